@@ -31,6 +31,7 @@ pub use trust::Trust;
 pub use verify::Verify;
 
 use crate::bench::BenchArgs;
+use crate::output::shell_word;
 use crate::store;
 
 /// An AI agent proposes tool calls; only your recorded decision on those exact bytes lets them run, at most once.
@@ -187,6 +188,16 @@ impl Global {
     /// Path or URL of the store.
     pub fn store(&self) -> &str {
         self.store.as_deref().unwrap_or(store::DEFAULT)
+    }
+
+    /// Option that names the same store or server in another command, with a blank before it. Empty for the default
+    /// store, and for a URL that may contain a password.
+    pub fn place_words(&self) -> String {
+        match (&self.store, &self.server) {
+            (Some(store), _) if !store::is_postgres(store) => format!(" --store {}", shell_word(store)),
+            (None, Some(server)) => format!(" --server {}", shell_word(server)),
+            _ => String::new(),
+        }
     }
 
     /// Tenant to work in, `main` by default.

@@ -35,7 +35,7 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
     };
     let card = match &options.decision.digest {
         Some(digits) => WholeCard::of(approval.id, seen(&approval, digits)?),
-        None => look(&approval, output)?,
+        None => look(global, &approval, output)?,
     };
     decide(
         &desk,
@@ -48,8 +48,8 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
 }
 
 /// Shows the complete card and asks for confirmation. Without a terminal, `--digest` is required, because an id alone
-/// does not prove what the person has seen.
-fn look(approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failure> {
+/// does not prove what the person has seen. The digest is told together with the whole card, never without it.
+fn look(global: &Global, approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failure> {
     let id = approval.id.short();
     if approval.status != State::Pending {
         // The gate refuses with the reason.
@@ -57,9 +57,19 @@ fn look(approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failu
     }
     if output.is_json || !output.is_terminal() || !std::io::stdin().is_terminal() {
         let message = format!("approving `{id}` without a terminal needs the digest of its card");
-        let hint = format!(
-            "look at it with `countersign show {id} --full`, then add `--digest` with the digest on it"
-        );
+        let place = global.place_words();
+        let hint = match output.is_json {
+            true => format!(
+                "look at it with `countersign show {id} --full{place}`, then add `--digest` with the digest on it"
+            ),
+            false => {
+                output.text(&card(approval, Length::Whole));
+                let digest = approval.digest.short();
+                format!(
+                    "if the card above is what you want: `countersign approve {id} --digest {digest}{place}`"
+                )
+            }
+        };
         return Err(Failure::usage(message).hint(hint));
     }
     output.text(&card(approval, Length::Whole));

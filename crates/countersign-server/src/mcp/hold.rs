@@ -51,7 +51,7 @@ impl Relay {
         };
         self.gateway.follow(&approval, origin);
         self.waits_for(&call.id, approval.id);
-        announce(&approval);
+        announce(&approval, &self.gateway.settings.place_words);
         let is_modern = under_way.form.is_modern;
         let capabilities = call.says.capabilities.as_deref().unwrap_or_default();
         let wants_task = match is_modern {
@@ -172,14 +172,17 @@ impl Relay {
     }
 }
 
-/// Prints the held call to standard error, for readers of the client's log.
-fn announce(approval: &Approval) {
+/// Prints the held call to standard error, for readers of the client's log. Without a terminal, approving takes the
+/// digest, which is on the card and not told here, where the card is not shown.
+fn announce(approval: &Approval, place: &str) {
     if approval.state == State::Pending
         && let Some(call) = approval.calls.first()
     {
         let id = approval.id.short();
         output::beside(&format!(
-            "countersign: held {id} (decide in the inbox, or with `countersign approve {id}`): {}",
+            "countersign: held {id} (decide in the inbox, or on a terminal with `countersign approve {id}{place}`; \
+             elsewhere look with `countersign show {id} --full{place}` first, then approve with the `--digest` on the \
+             card): {}",
             output::foreign::shown(&call.terms.summary)
         ));
     }

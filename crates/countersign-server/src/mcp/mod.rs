@@ -19,6 +19,21 @@ mod child;
 mod continuation;
 mod frame;
 mod gateway;
+/// Returns the option that names the gateway's store, by its full path: clients start servers in any folder.
+fn place_words(global: &Global) -> String {
+    let store = global.store();
+    let full = std::path::absolute(store)
+        .ok()
+        .filter(|_| !store::is_postgres(store));
+    let full = full.and_then(|full| full.to_str().map(str::to_owned));
+    let named = Global {
+        store: Some(full.unwrap_or_else(|| store.to_owned())),
+        server: None,
+        ..global.clone()
+    };
+    named.place_words()
+}
+
 #[cfg(test)]
 #[path = "../../tests/mcp/generator.rs"]
 mod generator;
@@ -121,7 +136,10 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         upstreams,
         tenant,
         begin::run_of_all(&specs)?,
-        options.settings(),
+        Settings {
+            place_words: place_words(global),
+            ..options.settings()
+        },
         Lease::new(options.lease.unwrap_or(LEASE), hash, names)?,
     );
     let resumed = specs.iter().filter(|spec| spec.resume);

@@ -70,7 +70,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         erased_at: approval.erased_at.map(Into::into),
         quorum: approval.quorum(),
         approvals: votes(approval, &all),
-        other_policy: approval.policy != policy.hash(),
+        other_policy: policy.may_hide_more(approval.policy),
         now: now.into(),
         calls,
         events: None,

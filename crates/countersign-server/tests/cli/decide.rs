@@ -111,6 +111,11 @@ fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
                 .contains("without a terminal needs the digest of its card"),
             "{left:?}"
         );
+        // The command that approves is told only together with the whole card.
+        let command = format!("--digest {}", &digest[..12]);
+        let is_shown = left.stdout.contains("; rm -rf /");
+        assert_eq!(left.stderr.contains(&command), is_shown, "{left:?}");
+        assert_eq!(is_shown, arguments[0] != "--json", "{left:?}");
     }
     assert_eq!(place.json(&["show", &id])["status"], "pending");
     // A card with a shortened value does not reveal the digest; the full one does.
@@ -122,7 +127,18 @@ fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
     let whole = place.good(&["show", &id, "--full"]);
     assert!(whole.contains("; rm -rf /"), "{whole}");
     assert!(whole.contains(&format!("--digest {}", &digest[..12])), "{whole}");
-    let left = bare(&["approve", &id, "--digest", &digest[..12]]);
+    // The suggested command works as it stands.
+    let left = bare(&["approve", &id]);
+    let hint = left
+        .stderr
+        .split('`')
+        .find(|part| part.starts_with("countersign approve"));
+    let words: Vec<&str> = hint
+        .unwrap_or_else(|| panic!("{left:?}"))
+        .split(' ')
+        .skip(1)
+        .collect();
+    let left = bare(&words);
     assert_eq!(left.code, 0, "{left:?}");
     // Denying requires no digest.
     let id = place.contact();

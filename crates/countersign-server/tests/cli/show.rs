@@ -115,3 +115,34 @@ fn x08_long_values_say_that_they_are_cut() {
         "{full}"
     );
 }
+
+/// A person who has no policy sees no less than is there, so there is nothing to warn of.
+#[test]
+fn show_warns_of_another_policy_only_if_there_is_one() {
+    let place = Place::new();
+    let id = place.contact();
+    let shown = |policy: Option<&str>| {
+        let mut command = place.command(&["show", &id, "--json"]);
+        command.current_dir("/").env_remove("COUNTERSIGN_POLICY");
+        command
+            .arg("--store")
+            .arg(place.path().join("countersign.db"))
+            .env_remove("COUNTERSIGN_STORE");
+        if let Some(policy) = policy {
+            command.arg("--policy").arg(place.path().join(policy));
+        }
+        let left = crate::place::Left::of(command.output().unwrap());
+        assert_eq!(left.code, 0, "{left:?}");
+        serde_json::from_str::<serde_json::Value>(&left.stdout).unwrap()
+    };
+    place.write(
+        "other.toml",
+        "[tools.create_contact]\neffect = \"write\"\nsecret = [\"email\"]\n",
+    );
+    assert_eq!(shown(None)["otherPolicy"], serde_json::Value::Null);
+    assert_eq!(
+        shown(Some("countersign.toml"))["otherPolicy"],
+        serde_json::Value::Null
+    );
+    assert_eq!(shown(Some("other.toml"))["otherPolicy"], true);
+}

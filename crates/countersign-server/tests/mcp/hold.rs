@@ -259,3 +259,36 @@ fn x30_a_tool_that_became_another_one_does_not_run() {
         assert_eq!(place.json(&["show", &id])["calls"][0]["state"], "failed");
     }
 }
+
+/// The hint for readers of the client's log gives commands that work, also without a terminal.
+#[test]
+fn x56_the_hint_about_a_held_call_leads_to_a_decision() {
+    let place = place();
+    let mut client = Client::peer(&place, &["--hold", "50ms"]);
+    let id = approval(&client.call("write", json!({"line": "x"})));
+    // Run from another folder, as a person would.
+    let run = |words: &[&str]| {
+        let mut command = place.command(words);
+        command
+            .current_dir("/")
+            .env_remove("COUNTERSIGN_STORE")
+            .stdin(std::process::Stdio::null());
+        crate::place::Left::of(command.output().unwrap())
+    };
+    let digest = place.json(&["show", &id])["digest"].as_str().unwrap()[..12].to_owned();
+    let told = place.path().join("countersign.db").canonicalize().unwrap();
+    let told = format!("--full --store {}", told.display());
+    place.good(&["approve", &id]);
+    let (_, stderr) = client.close();
+    assert!(stderr.contains(&told) && stderr.contains("--digest"), "{stderr}");
+    assert!(
+        !stderr.contains(&digest),
+        "what was not shown cannot be approved: {stderr}"
+    );
+    let look = stderr
+        .split('`')
+        .find(|part| part.starts_with("countersign show"))
+        .unwrap();
+    let words: Vec<&str> = look.split(' ').skip(1).collect();
+    assert_eq!(run(&words).code, 0, "{words:?}");
+}

@@ -51,7 +51,7 @@ impl CardText {
         let is_batch = approval.calls.len() > 1;
         let count = approval.calls.len().to_string();
         let title = || crate::sentence::fill(&sentences.several, &[("count", &count)]);
-        let is_other = approval.policy != policy.hash();
+        let is_other = policy.may_hide_more(approval.policy);
         let calls = approval.numbered().map(|(position, call)| {
             let concerns = concerns.get(usize::from(position).saturating_sub(1));
             let concerns = concerns.map(Vec::as_slice).unwrap_or_default();

@@ -305,6 +305,12 @@ impl Policy {
         self.hash
     }
 
+    /// Returns true if this policy may hide other values than the one with this hash. A policy without tools hides
+    /// nothing by itself.
+    pub fn may_hide_more(&self, than: Hash) -> bool {
+        self.hash != than && !self.tools.is_empty()
+    }
+
     /// Settings for channels.
     pub fn channel(&self) -> Channel {
         self.channel

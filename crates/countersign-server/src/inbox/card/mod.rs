@@ -233,7 +233,7 @@ impl Card {
             }),
             replaces: approval.replaces.map(place),
             superseded_by: approval.superseded_by.map(place),
-            is_other_policy: is_pending && approval.policy != policy.hash(),
+            is_other_policy: is_pending && policy.may_hide_more(approval.policy),
         }
     }
 }
