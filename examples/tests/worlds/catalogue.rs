@@ -170,6 +170,7 @@ fn the_readmes_propose_calls_that_are_possible() {
                 definition: countersign::policy::Definition::Unknown,
                 salt: b"",
                 before: None,
+                working_folder: None,
             };
             assert!(!matches!(policy.rule(asked), Ruling::Forbid { .. }), "`{line}`");
             assert!(

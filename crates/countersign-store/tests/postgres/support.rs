@@ -131,6 +131,7 @@ pub fn new_approval(number: u64) -> Propose {
             sealed: None,
             provenance: None,
             before: None,
+            working_folder: None,
         }],
     }
 }
