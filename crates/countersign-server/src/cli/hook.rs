@@ -10,7 +10,7 @@ use crate::hook::Dialect;
 
 #[derive(Debug, Subcommand)]
 pub enum HookCommand {
-    /// Answer Claude Code: an event on standard input, one JSON object on standard output
+    /// Handle one event of Claude Code (standard input to standard output)
     #[command(after_help = "\
 Claude Code runs this itself; `hook install` writes the command into its settings. A hook that names `--store` or `--server`
 takes no setting from the environment.
@@ -18,7 +18,7 @@ takes no setting from the environment.
 Examples:
   countersign hook claude-code --store ~/countersign.db --policy ~/policy.toml < event.json")]
     ClaudeCode(HookRun),
-    /// Answer Codex: an event on standard input, one JSON object on standard output
+    /// Handle one event of Codex (standard input to standard output)
     #[command(after_help = "\
 Codex runs this itself; `hook install` writes the command into its settings. A hook that names `--store` or `--server` takes
 no setting from the environment.
@@ -26,7 +26,7 @@ no setting from the environment.
 Examples:
   countersign hook codex --store ~/countersign.db --policy ~/policy.toml < event.json")]
     Codex(HookRun),
-    /// Answer Gemini CLI: an event on standard input, one JSON object on standard output
+    /// Handle one event of Gemini CLI (standard input to standard output)
     #[command(after_help = "\
 Gemini CLI runs this itself; `hook install` writes the command into its settings. A hook that names `--store` or `--server`
 takes no setting from the environment.
@@ -34,10 +34,10 @@ takes no setting from the environment.
 Examples:
   countersign hook gemini --store ~/countersign.db --policy ~/policy.toml < event.json")]
     Gemini(HookRun),
-    /// Put the hook into a coding agent's settings
+    /// Add the hook to a coding agent's settings
     #[command(after_help = "\
-Everything else in the settings stays as it is, to the byte; the file as it was stands beside it afterwards. The
-hook is told by full paths where the store and the policy are, or which server to ask. Without a policy, one is written to
+The rest of the settings file stays unchanged, byte for byte, and a backup is written beside it. The hook's command names
+the store and the policy by full paths, or the server. Without --policy, a policy is written to
 ~/.config/countersign/coding-agents.toml.
 
 Examples:
@@ -48,13 +48,13 @@ Examples:
   countersign hook install gemini --user --dry-run
   countersign hook install claude-code --user --policy-change    after you have changed the policy")]
     Install(HookInstall),
-    /// Check whether hooks are installed and really hold a call
+    /// Check that hooks are installed and really hold a call
     #[command(after_help = "\
 Examples:
   countersign hook status
   countersign hook status claude-code")]
     Status(HookStatus),
-    /// Print a policy for coding agents: reading passes, the rest waits for a person
+    /// Print a policy for coding agents: reads pass, everything else is held
     #[command(after_help = "\
 Examples:
   countersign hook policy
@@ -74,16 +74,16 @@ impl HookCommand {
     }
 }
 
-/// How long a hook waits, and where it keeps things meanwhile.
+/// How long a hook waits, and where it keeps its state.
 #[derive(Clone, Debug, Args)]
 pub struct HookRun {
-    /// How long to wait for a decision; has to be shorter than the hook's time-out in the settings
+    /// How long to wait for a decision; must be shorter than the hook's time-out in the settings
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "9m")]
     pub hold: Duration,
-    /// Without a person at the terminal, stop the run so that it can be resumed, instead of denying; Claude Code only
+    /// If nobody is at the terminal, stop the run so that it can be resumed, instead of denying (Claude Code only)
     #[arg(long)]
     pub defer: bool,
-    /// At a server: a file with the token that starts and finishes calls, of scope `execute`
+    /// With --server: file with the token that starts and finishes calls (scope `execute`)
     #[arg(
         long,
         value_name = "FILE",
@@ -91,7 +91,7 @@ pub struct HookRun {
         hide_env_values = true
     )]
     pub execute_token_file: Option<PathBuf>,
-    /// Folder for the permits of running calls; by default one below XDG_STATE_HOME
+    /// Folder for the permits of running calls [default: in XDG_STATE_HOME]
     #[arg(long, value_name = "FOLDER")]
     pub state: Option<PathBuf>,
 }
@@ -99,25 +99,25 @@ pub struct HookRun {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").required(true))]
 pub struct HookInstall {
-    /// Which coding agent
+    /// Coding agent
     #[arg(value_enum, value_name = "AGENT")]
     pub dialect: Dialect,
-    /// For all your projects
+    /// Install for all your projects
     #[arg(long, group = "where")]
     pub user: bool,
-    /// For the project in this folder
+    /// Install for the project in this folder
     #[arg(long, group = "where")]
     pub project: bool,
-    /// Into this file
+    /// Install into this settings file
     #[arg(long, group = "where", value_name = "FILE")]
     pub settings: Option<PathBuf>,
-    /// Only print what would be added, to be put in by hand
+    /// Only print what to add by hand
     #[arg(long, group = "where")]
     pub print: bool,
-    /// Print the settings as they would be, and change nothing
+    /// Print the new settings without writing them
     #[arg(long, conflicts_with = "print")]
     pub dry_run: bool,
-    /// Put the policy on record although hooks of this agent had another one on this store
+    /// Replace the policy that hooks of this agent used with this store before
     #[arg(long)]
     pub policy_change: bool,
     #[command(flatten)]
@@ -126,10 +126,10 @@ pub struct HookInstall {
 
 #[derive(Debug, Args)]
 pub struct HookStatus {
-    /// Look into this file too
+    /// Also check this settings file
     #[arg(long, value_name = "FILE", requires = "dialect")]
     pub settings: Option<PathBuf>,
-    /// Only this coding agent
+    /// Check only this coding agent
     #[arg(value_enum, value_name = "AGENT")]
     pub dialect: Option<Dialect>,
 }
