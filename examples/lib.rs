@@ -28,6 +28,14 @@ pub fn named(name: &str) -> Option<&'static Setup> {
 #[doc = include_str!("README.md")]
 struct Readme;
 
+/// A policy for a small CRM, with most of what a policy can say.
+pub const POLICY: &str = include_str!("policy.toml");
+
+/// Compiles and runs the Rust example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     use countersign::effect::Effect;

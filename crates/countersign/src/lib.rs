@@ -99,8 +99,3 @@ pub use id::Tenant;
 pub use policy::Policy;
 pub use store::memory::MemoryStore;
 pub use store::{Store, StoreError};
-
-/// Compiles and runs the example in the README.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_world_fits_with_the_example() {
-        let example = include_str!("../../../../examples/policy.toml");
+        let example = countersign_examples::POLICY;
         let worlds = countersign_examples::WORLDS;
         let tools: Vec<&str> = worlds.iter().flat_map(|setup| setup.tools()).collect();
         let others: Vec<_> = worlds.iter().map(|setup| (setup.name, setup.policy)).collect();

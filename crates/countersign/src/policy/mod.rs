@@ -74,6 +74,7 @@ pub use undo::UndoProblem;
 ///         definition: Definition::Unknown,
 ///         salt: b"",
 ///         before: None,
+///         working_folder: None,
 ///     })
 /// };
 /// assert!(matches!(rule("refund", r#"{"amount":20}"#), Ruling::Pass(_)));

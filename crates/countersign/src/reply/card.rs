@@ -376,7 +376,7 @@ fn is_condition(reply: &[&str]) -> bool {
     let is_command = |word: &&str| word.len() > 4 && (word.ends_with("lo") || word.ends_with("la"));
     let is_first = reply.first() == Some(&"si") && reply.iter().skip(1).all(|word| *word != "si");
     let is_plain = |word: &&str| BESIDE.contains(word) || (is_first && is_command(word));
-    reply.contains(&"si") && !reply.iter().all(|word| is_plain(&word))
+    reply.contains(&"si") && !reply.iter().all(is_plain)
 }
 
 /// Bits for the kinds of phrase that a reply contains so far.

@@ -10,7 +10,7 @@ use crate::output::Output;
 pub use look::look_at_all;
 
 /// Policy printed by `hook policy`.
-const POLICY: &str = include_str!("../../../../../examples/coding-agents.toml");
+const POLICY: &str = include_str!("../../../policies/coding-agents.toml");
 
 pub async fn run(global: &Global, command: HookCommand, output: &mut Output) -> Result<Exit, Failure> {
     let (dialect, options) = match command {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::place::{Left, Place};
 
-const POLICY: &str = include_str!("../../../../../examples/coding-agents.toml");
+const POLICY: &str = include_str!("../../../policies/coding-agents.toml");
 /// Arguments that no serialiser would produce: spaces, key order, an escape, a number too large for a double.
 const LS: &str = r#"{"command" : "ls \u00e9",  "z":1.50, "a":12345678901234567890123}"#;
 
