@@ -31,10 +31,10 @@ struct Readme;
 /// A policy for a small CRM, with most of what a policy can say.
 pub const POLICY: &str = include_str!("policy.toml");
 
-/// Compiles and runs the Rust example in the README.
+/// Compiles and runs the Rust example in the README of the project.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ProjectReadme;
 
 #[cfg(test)]
 mod tests {
