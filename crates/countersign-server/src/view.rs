@@ -6,7 +6,7 @@
 //! Not here: wording and layout for people.
 
 pub mod before;
-mod happening;
+mod feed_event;
 mod make;
 mod moment;
 pub mod origin;
@@ -14,7 +14,7 @@ mod outcome;
 mod value;
 mod working_folder;
 
-pub use happening::Happening;
+pub use feed_event::Happening;
 pub use make::{approval, description, passed_because, result, state};
 pub use moment::Moment;
 pub use outcome::Outcome;
@@ -100,7 +100,7 @@ pub struct ApprovalView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventView>>,
     /// The store's clock when this was read: time left is told by this clock alone. Last, so that an answer can be given
-    /// again at another time; see `http::written`.
+    /// again at another time; see `http::response_cache`.
     #[schema(value_type = String)]
     pub now: Moment,
 }

@@ -2,7 +2,7 @@
 
 use super::Hook;
 use super::event::After;
-use super::kept::Kept;
+use super::state::Kept;
 use crate::desk::Desk;
 use crate::failure::Failure;
 use crate::store::Missing;

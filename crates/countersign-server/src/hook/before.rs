@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::answer::Unsent;
 use super::event::{Before, values};
-use super::kept::{Kept, Started};
+use super::state::{Kept, Started};
 use super::{Answer, Dialect, Hook};
 use crate::desk::{Desk, Proposal, ProposedCall};
 use crate::duration;

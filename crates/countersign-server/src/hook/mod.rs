@@ -12,7 +12,7 @@ mod before;
 mod codex;
 mod dialect;
 mod event;
-mod kept;
+mod state;
 mod links;
 pub mod off;
 pub mod settings;

@@ -16,7 +16,7 @@ use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
 use super::extract::{Again, Asked, Body, Id, Needs as _};
-use super::look::Looker;
+use super::conditional_read::Looker;
 use super::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };

@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use countersign::id::Key;
 use serde::de::DeserializeOwned;
 
-use super::known::caller;
+use super::caller_cache::caller;
 use super::{ApiError, App, object};
 use crate::access::{Caller, Scope};
 

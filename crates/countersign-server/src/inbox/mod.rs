@@ -4,7 +4,7 @@
 //! it.
 //! Not here: approval rules. Untrusted text reaches a page only through the templates' escaping.
 
-mod after;
+mod undo_and_reconcile;
 mod arguments;
 mod assets;
 mod card;
@@ -45,10 +45,10 @@ pub fn pages() -> Router<App> {
             get(arguments::arguments),
         )
         .route("/approvals/{id}/calls/{position}/result", get(arguments::result))
-        .route("/approvals/{id}/calls/{position}/undo", post(after::undo))
+        .route("/approvals/{id}/calls/{position}/undo", post(undo_and_reconcile::undo))
         .route(
             "/approvals/{id}/calls/{position}/reconciliation",
-            post(after::reconcile),
+            post(undo_and_reconcile::reconcile),
         )
         .route("/numbers", get(numbers::show))
         // HTML fragments and event streams for the script.

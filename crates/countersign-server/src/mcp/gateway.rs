@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::lease::Lease;
-use super::seen::Seen;
+use super::answer_history::Seen;
 use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};

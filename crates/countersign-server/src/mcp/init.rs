@@ -19,7 +19,7 @@ use super::child::{Launch, Limit};
 use super::frame::{Kind, pick};
 use super::http::Heard;
 use super::server::{Lost, Server};
-use super::several::{self, At, Connection, Spec};
+use super::multiplexer::{self, At, Connection, Spec};
 use super::{name, wire};
 use crate::cli::PolicyInit;
 use crate::failure::{Exit, Failure};
@@ -41,7 +41,7 @@ const MODERN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","
 /// Starts the servers, lists their tools and writes the policy.
 pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failure> {
     let specs = match &options.servers {
-        Some(file) => several::read(file)?,
+        Some(file) => multiplexer::read(file)?,
         None => vec![the_one(&options)?],
     };
     let limit = options.timeout.unwrap_or(ANSWERS_WITHIN);
@@ -170,7 +170,7 @@ async fn tools_of(
             return Err(failed("no_tools", why).hint(hint));
         }
     };
-    match several::collision(&tools).filter(|collision| is_one_of_several || collision.is_about_names()) {
+    match multiplexer::collision(&tools).filter(|collision| is_one_of_several || collision.is_about_names()) {
         Some(why) => Err(failed("collision", why.to_string())
             .hint("leave this server out, or have it renamed by who wrote it")),
         None => Ok(tools),

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use super::child::Launch;
 use super::gateway::Gateway;
 use super::http::{Callers, Endpoint, Way};
-use super::several::Spec;
+use super::multiplexer::Spec;
 use crate::failure::{Exit, Failure};
 use crate::http::AllowedHosts;
 use crate::output::Output;

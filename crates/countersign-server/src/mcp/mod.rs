@@ -13,7 +13,7 @@ mod answer;
 mod ask;
 mod backoff;
 mod bad;
-mod begin;
+mod startup;
 mod call;
 mod child;
 mod continuation;
@@ -45,17 +45,17 @@ mod lines;
 mod listen;
 mod name;
 mod one_line;
-mod own;
+mod builtin_tools;
 mod params;
 mod pinned;
 mod relay;
 mod restart;
 mod round;
-mod seen;
+mod answer_history;
 mod server;
 mod server_task;
 mod settings;
-mod several;
+mod multiplexer;
 mod stdio;
 mod task;
 mod tools;
@@ -82,7 +82,7 @@ use crate::policy::record::Change;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
 use crate::{desk, environment, identity, policy, serve, store};
-use begin::Begun;
+use startup::Begun;
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
 use lease::{LEASE, Lease};
@@ -107,7 +107,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             .hint("give the server's own store with `--store`, a file or a `postgres://` URL"));
     }
     let who = who(global, &options)?;
-    let specs = begin::specs(&options)?;
+    let specs = startup::specs(&options)?;
     let tenant = desk::tenant(global)?;
     let loaded = policy::load(global.policy.as_deref())?;
     if loaded.file.is_none() {
@@ -121,7 +121,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     };
     // Start servers while the store opens.
     let begun = match &listener {
-        None => Some(begin::begin(&specs)?),
+        None => Some(startup::begin(&specs)?),
         Some(_) => None,
     };
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
@@ -130,12 +130,12 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     let hash = loaded.policy.hash();
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
     let gate = crate::pace::paced(gate);
-    let runs = begin::runs(&specs)?;
+    let runs = startup::runs(&specs)?;
     let gateway = Gateway::new(
         gate,
         upstreams,
         tenant,
-        begin::run_of_all(&specs)?,
+        startup::run_of_all(&specs)?,
         Settings {
             place_words: place_words(global),
             ..options.settings()
@@ -156,7 +156,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
                 true => Callers::Anybody(Box::new(who)),
                 false => Callers::Tokens,
             };
-            let (name, behind) = begin::behind(specs)?;
+            let (name, behind) = startup::behind(specs)?;
             listen::run(listener, gateway, name, callers, behind, output).await
         }
         (None, Some(Begun::Command(name, launch, started))) => {
@@ -173,7 +173,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             .await
         }
         (None, Some(Begun::Address(name, way))) => remote(gateway, name, who, way).await,
-        (None, Some(Begun::Several(connections))) => several::run(gateway, &who, connections).await,
+        (None, Some(Begun::Several(connections))) => multiplexer::run(gateway, &who, connections).await,
         (None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
     }
 }

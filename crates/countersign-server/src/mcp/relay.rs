@@ -28,7 +28,7 @@ use super::frame::{Frame, Id, Kind, pick};
 use super::gateway::{Gateway, Wish};
 use super::lines::Read;
 use super::one_line::OneLine;
-use super::seen::{Asked, Seen};
+use super::answer_history::{Asked, Seen};
 use super::server::{OWN, Server, is_own};
 use super::wire;
 use crate::output;

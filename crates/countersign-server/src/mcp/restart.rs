@@ -22,7 +22,7 @@ use super::gateway::Gateway;
 use super::lines::{Lines, Read};
 use super::relay::{Back, Next, Relay, Who};
 use super::server::Server;
-use super::{ended_at_once, next, own, wire};
+use super::{ended_at_once, next, builtin_tools, wire};
 use crate::duration;
 use crate::failure::Exit;
 use crate::output;
@@ -280,7 +280,7 @@ async fn greet(relay: &Relay, old: &Relay) -> bool {
 /// Returns true if a call is to a built-in tool, which needs no server.
 fn is_our_tool(frame: &Frame) -> bool {
     let params = frame.part(&frame.params).unwrap_or_default();
-    name_of(params).is_some_and(|name| own::is_own(&name))
+    name_of(params).is_some_and(|name| builtin_tools::is_own(&name))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

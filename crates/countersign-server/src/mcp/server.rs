@@ -18,7 +18,7 @@ use super::answer::{is_our_task, speaks_for_us};
 use super::bad::Bad;
 use super::frame::{Frame, Id, Kind, members, pick, quote};
 use super::one_line::OneLine;
-use super::own;
+use super::builtin_tools;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
@@ -313,7 +313,7 @@ impl Server {
         match pages.map_err(|_| slow()).and_then(|pages| pages) {
             Ok(pages) => {
                 let listed: Option<Vec<_>> = pages.items.iter().map(|tool| definition(tool)).collect();
-                match listed.filter(|listed| !listed.iter().any(|(name, _)| own::is_own(name))) {
+                match listed.filter(|listed| !listed.iter().any(|(name, _)| builtin_tools::is_own(name))) {
                     Some(listed) => self.tools.replace(listed, began),
                     // The client does not get such a list either.
                     None => self.tools.not_listed(),

@@ -4,7 +4,7 @@
 //! INVARIANT: untrusted text enters through [`foreign`], which escapes and marks it, and is printed by [`layout`],
 //! which puts a gutter before each of its rows. Only [`style`], and [`layout`] for the gutter, emit escape sequences.
 
-mod above;
+mod above_prompt;
 pub mod before;
 pub mod card;
 pub mod catalogue;
@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::cli::Color;
 use crate::failure::{Exit, Failure};
-use above::Above;
+use above_prompt::Above;
 use foreign::Foreign;
 use layout::{Layout, lay};
 

@@ -5,7 +5,7 @@
 
 mod body;
 mod config;
-mod first;
+mod first_run;
 mod housekeeping;
 mod listener;
 mod log;
@@ -117,13 +117,13 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         .leading_to(&base);
     let app = App::serving(gate, settings, agents);
     access::address::note(app.store(), &app.settings.tenant, &base).await?;
-    let start = first::Start {
+    let start = first_run::Start {
         base,
         policy_file: config.policy.file,
-        tryout: config.is_tryout.then_some(first::Tryout { echoes }),
+        tryout: config.is_tryout.then_some(first_run::Tryout { echoes }),
     };
     let stop = Stop::listen()?;
-    first::greet(&app, global, &start, output).await?;
+    first_run::greet(&app, global, &start, output).await?;
     let service = Service {
         app,
         node: Arc::new(joined.node),

@@ -8,7 +8,7 @@ use countersign::state::{CallState, State};
 use countersign::time::Time;
 use serde::Serialize;
 
-use super::haste::Haste;
+use super::fast_decisions::Haste;
 use crate::inbox::card::{Moment, shown};
 use crate::{duration, view};
 

@@ -3,7 +3,7 @@
 //! The number of approvals read is bounded, and the page states it.
 
 mod count;
-mod haste;
+mod fast_decisions;
 mod plot;
 
 use axum::extract::State;

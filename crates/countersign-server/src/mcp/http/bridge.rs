@@ -15,14 +15,14 @@ use super::endpoint::{Endpoint, message, mismatch, open, refused};
 use super::exchange::{Conversation, Life, caller};
 use super::headers::are_modern;
 use super::sessions::MOST_SESSIONS;
-use super::way::SESSION;
+use super::target::SESSION;
 use crate::duration;
 use crate::mcp::call::Says;
 use crate::mcp::child::Launch;
 use crate::mcp::frame::Kind;
 use crate::mcp::lines::Read;
 use crate::mcp::relay::{self, Who};
-use crate::mcp::several::Spec;
+use crate::mcp::multiplexer::Spec;
 use crate::mcp::wire;
 
 /// Sessions, each with servers of its own.

@@ -25,7 +25,7 @@ use super::headers;
 use super::proxy::Proxy;
 use super::sessions::Sessions;
 use super::shared::{self, Alias};
-use super::way::{SESSION, Way, is_stream};
+use super::target::{SESSION, Way, is_stream};
 use crate::access::{Account, Caller, Scope, Token};
 use crate::http::{AllowedHosts, Followed, Revocations, Watch};
 use crate::mcp::child::Launch;
@@ -35,7 +35,7 @@ use crate::mcp::lines::{QUEUE, Read};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{Next, Relay, Who};
 use crate::mcp::server::Server;
-use crate::mcp::several::Spec;
+use crate::mcp::multiplexer::Spec;
 use crate::mcp::wire;
 
 /// Maximum size in bytes of a message from a client.

@@ -26,10 +26,10 @@ use crate::mcp::ended_at_once;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta};
 use crate::mcp::lines::QUEUE;
 use crate::mcp::one_line::OneLine;
-use crate::mcp::own;
+use crate::mcp::builtin_tools;
 use crate::mcp::relay::{Relay, Who};
 use crate::mcp::server::Server;
-use crate::mcp::several::{self, Ends, Routed, Spec, Started, Switch, subscription_of};
+use crate::mcp::multiplexer::{self, Ends, Routed, Spec, Started, Switch, subscription_of};
 
 /// An HTTP session and its servers.
 pub(super) struct Conversation {
@@ -220,7 +220,7 @@ impl Conversation {
         who: &Who,
         life: Life,
     ) -> Result<Arc<Conversation>, String> {
-        let connections = several::connect(specs).map_err(|failure| failure.message)?;
+        let connections = multiplexer::connect(specs).map_err(|failure| failure.message)?;
         let started = Started::new(&endpoint.gateway, who, connections);
         for server in started.servers() {
             endpoint.resume(&server);
@@ -273,7 +273,7 @@ impl Conversation {
             Kind::Request { method, .. } if method == "tools/call" => name_of(params),
             _ => None,
         };
-        let listed = match tool.filter(|tool| !own::is_own(tool)) {
+        let listed = match tool.filter(|tool| !builtin_tools::is_own(tool)) {
             Some(tool) => {
                 // Listing the tools needs the protocol version, which this request may be the first to name.
                 relay.heard(frame);

@@ -4,7 +4,7 @@
 use axum::http::HeaderMap;
 use serde_json::Value;
 
-use super::way::VERSION;
+use super::target::VERSION;
 use crate::mcp::call::Says;
 use crate::mcp::frame::{Frame, Kind, pick};
 use crate::mcp::params::{InHeader, written};

@@ -13,7 +13,7 @@ mod headers;
 mod proxy;
 mod sessions;
 mod shared;
-mod way;
+mod target;
 
 pub use endpoint::{Callers, Endpoint};
-pub use way::{Heard, HttpUpstream, Way};
+pub use target::{Heard, HttpUpstream, Way};

@@ -19,7 +19,7 @@ use super::events::{Event, Events};
 use super::headers;
 use super::sessions::MOST_SESSIONS;
 use super::shared::Alias;
-use super::way::{Heard, HttpUpstream, SESSION, VERSION, Way, is_stream, whole};
+use super::target::{Heard, HttpUpstream, SESSION, VERSION, Way, is_stream, whole};
 use crate::client::{RequestError, StreamedResponse};
 use crate::mcp::call::Says;
 use crate::mcp::child::Limit;

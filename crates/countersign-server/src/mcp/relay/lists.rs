@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::Relay;
 use crate::mcp::frame::{Frame, pick, span};
 use crate::mcp::one_line::OneLine;
-use crate::mcp::own;
+use crate::mcp::builtin_tools;
 use crate::mcp::pinned::{self, Shown};
 use crate::mcp::tools::{Listed, definition};
 use crate::mcp::wire;
@@ -45,7 +45,7 @@ impl Relay {
         let Some((place, tools, next)) = listed else {
             return refused("the server's list of tools could not be read; it is not offered");
         };
-        if let Some((_, name, _)) = tools.iter().find(|(_, name, _)| own::is_own(name)) {
+        if let Some((_, name, _)) = tools.iter().find(|(_, name, _)| builtin_tools::is_own(name)) {
             return refused(&format!(
                 "the server lists a tool `{name}`, which is the gateway's own; it is not offered"
             ));
@@ -57,7 +57,7 @@ impl Relay {
         let place = span(&frame.line, place.get());
         let end = place.end.saturating_sub(1);
         let is_last = next.is_none_or(|next| next.get() == "null");
-        let ours = is_last.then(|| own::definitions(self.gateway.settings.permission_prompt));
+        let ours = is_last.then(|| builtin_tools::definitions(self.gateway.settings.permission_prompt));
         let is_noted = shown.iter().any(|tool| matches!(tool, Cow::Owned(_))) || shown.len() != tools.len();
         let edit = match (is_noted, ours) {
             (true, ours) => {

@@ -15,8 +15,8 @@ use crate::mcp::continuation::Continuation;
 use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::gateway::{Put, Wish};
 use crate::mcp::one_line::OneLine;
-use crate::mcp::own;
-use crate::mcp::seen::Asked;
+use crate::mcp::builtin_tools;
+use crate::mcp::answer_history::Asked;
 use crate::mcp::server::LATE;
 use crate::mcp::settings::OnCancel;
 use crate::mcp::wire;
@@ -90,8 +90,8 @@ impl Relay {
     /// Submits a call to the gate. Returns the bytes to forward if it passes; otherwise answers the client, unless the
     /// request was cancelled.
     async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<OneLine> {
-        if own::is_own(&under_way.call.tool) {
-            if let Some(answer) = own::call(self, &under_way).await {
+        if builtin_tools::is_own(&under_way.call.tool) {
+            if let Some(answer) = builtin_tools::call(self, &under_way).await {
                 let _ = under_way.back.send(answer).await;
             }
             return None;

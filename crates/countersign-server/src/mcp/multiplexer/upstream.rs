@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::offered::Offered;
 use crate::mcp::frame::pick;
 use crate::mcp::one_line::OneLine;
-use crate::mcp::own;
+use crate::mcp::builtin_tools;
 use crate::mcp::relay::Relay;
 use crate::mcp::server::{Gone, Pages, Params, Server, Upstream};
 use crate::mcp::tools::definition;
@@ -292,7 +292,7 @@ pub fn collision(tools: &[Box<RawValue>]) -> Option<Collision> {
             unreadable = Some(Collision::Unreadable);
             continue;
         };
-        if own::is_own(&name) {
+        if builtin_tools::is_own(&name) {
             return Some(Collision::Ours(name));
         }
         if !names.insert(name.clone()) {

@@ -9,7 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
 use super::extract::{Needs as _, scope};
-use super::known::caller;
+use super::caller_cache::caller;
 use super::{ApiError, App};
 use crate::access::Caller;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::leg::Leg;
+use super::upstream::Leg;
 use super::route::foreign;
 use super::{Switch, open};
 use crate::environment::HINT;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::client::Asked;
-use super::leg::Leg;
+use super::upstream::Leg;
 use super::{Routed, Switch, open};
 use crate::mcp::frame::{Frame, Kind, pick, quote};
 use crate::mcp::server::{OWN, Pages, Params};

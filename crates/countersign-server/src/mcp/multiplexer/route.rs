@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::leg::Leg;
+use super::upstream::Leg;
 use super::{Switch, open};
 use crate::mcp::frame::{Id, quote};
 use crate::mcp::one_line::OneLine;

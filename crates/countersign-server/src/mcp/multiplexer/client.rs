@@ -16,7 +16,7 @@ use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{self, Back, Next};
 use crate::mcp::restart::STARTED_AGAIN;
 use crate::mcp::server::{OWN, is_own};
-use crate::mcp::{own, wire};
+use crate::mcp::{builtin_tools, wire};
 use crate::output;
 
 /// A request of the client, and the channel for its answer.
@@ -253,12 +253,12 @@ impl Switch {
             let problem = "the call cannot be read: it names no tool".to_owned();
             return refuse(asked, wire::INVALID_PARAMS, problem).await;
         };
-        if own::is_own(&name) {
+        if builtin_tools::is_own(&name) {
             // Built-in tools are the same at every server, so the first one's relay answers.
             let bytes = asked.frame.line.clone();
             return self.route(0, bytes, asked).await;
         }
-        let found = self.named(&name).filter(|(_, tool)| !own::is_own(tool));
+        let found = self.named(&name).filter(|(_, tool)| !builtin_tools::is_own(tool));
         let Some((leg, tool)) = found else {
             let problem = format!("there is no tool `{name}`; tools are called `SERVER__TOOL` here");
             return refuse(asked, wire::INVALID_PARAMS, problem).await;
@@ -354,7 +354,7 @@ pub async fn refuse(asked: Asked, code: i32, problem: String) -> Next<Routed> {
 
 /// Returns true if a request is about a built-in tool or a task of ours, which need no server.
 fn is_for_us(asked: &Asked) -> bool {
-    let is_tool = asked.text("name").is_some_and(|(name, _)| own::is_own(&name));
+    let is_tool = asked.text("name").is_some_and(|(name, _)| builtin_tools::is_own(&name));
     is_tool
         || asked
             .text("taskId")

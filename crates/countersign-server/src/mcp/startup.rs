@@ -11,7 +11,7 @@ use countersign::id::Run;
 use super::child::{self, Child, Launch};
 use super::http::Way;
 use super::listen::Behind;
-use super::several::{self, At, Spec};
+use super::multiplexer::{self, At, Spec};
 use super::{bad_name, name};
 use crate::cli::Mcp;
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ const SEVERAL: &str = "several";
 /// Returns the servers that the command line names.
 pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
     if let Some(file) = &options.servers {
-        return several::read(file);
+        return multiplexer::read(file);
     }
     let (words, at) = match &options.url {
         Some(url) => {
@@ -54,7 +54,7 @@ pub enum Begun {
     /// One server over streamable HTTP.
     Address(String, Way),
     /// Several servers behind the multiplexer.
-    Several(several::Connections),
+    Several(multiplexer::Connections),
 }
 
 /// Starts or connects to the servers. A single server gets no multiplexer, even if a file names it.
@@ -62,9 +62,9 @@ pub fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
     match specs {
         [Spec { name, at, .. }] => Ok(match at {
             At::Command(launch) => Begun::Command(name.clone(), launch.clone(), Child::start(launch)?),
-            At::Address(url, token) => Begun::Address(name.clone(), several::way(url, token.as_deref())?),
+            At::Address(url, token) => Begun::Address(name.clone(), multiplexer::way(url, token.as_deref())?),
         }),
-        several => Ok(Begun::Several(several::connect(several)?)),
+        several => Ok(Begun::Several(multiplexer::connect(several)?)),
     }
 }
 
@@ -74,7 +74,7 @@ pub fn behind(specs: Vec<Spec>) -> Result<(String, Behind), Failure> {
         Ok([Spec { name, at, .. }]) => {
             let behind = match at {
                 At::Command(launch) => Behind::Command(launch),
-                At::Address(url, token) => Behind::Address(several::way(&url, token.as_deref())?),
+                At::Address(url, token) => Behind::Address(multiplexer::way(&url, token.as_deref())?),
             };
             Ok((name, behind))
         }

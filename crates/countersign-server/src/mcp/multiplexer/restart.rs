@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::connection::{Connection, Source};
 use super::greet::{GREETS_WITHIN, capabilities};
-use super::leg::Leg;
+use super::upstream::Leg;
 use super::server::lists_of;
 use super::servers::{At, Spec};
 use super::{Switch, open};

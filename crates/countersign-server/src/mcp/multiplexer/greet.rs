@@ -169,7 +169,7 @@ impl Switch {
     fn nobody(&self) -> String {
         let legs = self.legs.all();
         let reasons = legs.iter().map(|leg| match leg.stage() {
-            super::leg::Stage::Out(reason) => format!("`{}`: {reason}", leg.name()),
+            super::upstream::Stage::Out(reason) => format!("`{}`: {reason}", leg.name()),
             _ => format!("`{}` does not answer", leg.name()),
         });
         format!(

@@ -13,7 +13,7 @@
 mod client;
 mod connection;
 mod greet;
-mod leg;
+mod upstream;
 mod lists;
 mod merge;
 mod names;
@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use connection::Connection;
-pub use leg::collision;
+pub use upstream::collision;
 pub use route::Routed;
 pub use servers::{At, Spec, read, way};
 pub use start::{Connections, Ends, Started, connect, run};
@@ -48,7 +48,7 @@ use super::gateway::Gateway;
 use super::one_line::OneLine;
 use super::relay::{Back, Next, Who};
 use super::server::Server;
-use leg::Leg;
+use upstream::Leg;
 use route::Routes;
 use subscribe::Subscription;
 

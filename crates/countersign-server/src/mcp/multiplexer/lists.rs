@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::client::Asked;
 use super::greet::own_meta;
-use super::leg::Leg;
+use super::upstream::Leg;
 use super::owner::texts;
 use super::{Routed, Switch, merge, names, open};
 use crate::mcp::answer::is_our_task;
@@ -19,7 +19,7 @@ use crate::mcp::call::{Says, without};
 use crate::mcp::frame::{members, pick, quote, span};
 use crate::mcp::server::Pages;
 use crate::mcp::tools::definition;
-use crate::mcp::{own, wire};
+use crate::mcp::{builtin_tools, wire};
 
 /// Time limit for one server's listing.
 pub const WITHIN: Duration = Duration::from_secs(10);
@@ -123,7 +123,7 @@ impl Switch {
             items.extend(leg.relay.open_tasks().await);
         }
         if list == TOOLS {
-            items.push(own::definitions(self.gateway.settings.permission_prompt));
+            items.push(builtin_tools::definitions(self.gateway.settings.permission_prompt));
         }
         let result = result(list.member, &items, &rest, is_modern);
         asked.answer(wire::result(&asked.raw_id(), &result)).await;

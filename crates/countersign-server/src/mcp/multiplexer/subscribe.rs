@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::client::Asked;
-use super::leg::Leg;
+use super::upstream::Leg;
 use super::merge::merged;
 use super::{Routed, Switch, open};
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};

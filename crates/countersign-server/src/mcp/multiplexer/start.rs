@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Source};
-use super::leg::{Leg, Nowhere};
+use super::upstream::{Leg, Nowhere};
 use super::server::End;
 use super::{Greeting, Legs, Spec, Switch, open};
 use crate::failure::{Exit, Failure};
@@ -18,7 +18,7 @@ use crate::mcp::child::Child;
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::Lines;
 use crate::mcp::relay::{Back, Next, Relay, Who};
-use crate::mcp::seen::Seen;
+use crate::mcp::answer_history::Seen;
 use crate::mcp::server::Server;
 use crate::mcp::{between, next};
 
