@@ -4,7 +4,7 @@ use countersign::id::{ApprovalId, CallId};
 use countersign::state::State;
 use countersign::store::{Filter, LONGEST_PAGE};
 
-use crate::desk::Desk;
+use crate::backend::Backend;
 use crate::failure::Failure;
 use crate::view::ApprovalView;
 
@@ -17,13 +17,13 @@ const MOST_PAGES: usize = 20;
 
 /// Returns the approval named by `text`: a full id, or a unique prefix or suffix of one. Ids start with a timestamp, so
 /// those of one day begin alike; their ends are random, and lists show those.
-pub async fn approval(desk: &Desk, text: &str) -> Result<ApprovalView, Failure> {
-    let id = id(desk, text).await?;
-    desk.approval(id).await?.ok_or_else(|| not_found(text))
+pub async fn approval(backend: &Backend, text: &str) -> Result<ApprovalView, Failure> {
+    let id = id(backend, text).await?;
+    backend.approval(id).await?.ok_or_else(|| not_found(text))
 }
 
 /// Resolves `text` to an id.
-pub async fn id(desk: &Desk, text: &str) -> Result<ApprovalId, Failure> {
+pub async fn id(backend: &Backend, text: &str) -> Result<ApprovalId, Failure> {
     if let Ok(id) = text.parse::<ApprovalId>() {
         return Ok(id);
     }
@@ -37,7 +37,7 @@ pub async fn id(desk: &Desk, text: &str) -> Result<ApprovalId, Failure> {
         return Err(Failure::error("bad_id", message)
             .hint("give at least 4 characters of it, as `countersign list` shows them"));
     }
-    let mut matching = pending(desk, &wanted).await?;
+    let mut matching = pending(backend, &wanted).await?;
     let mut recent = Filter {
         limit: Some(if matching.is_empty() { LONGEST_PAGE } else { NEWEST }),
         ..Filter::default()
@@ -45,7 +45,7 @@ pub async fn id(desk: &Desk, text: &str) -> Result<ApprovalId, Failure> {
     // Recent approvals are searched too: a pending one is not preferred to one that was decided a moment ago. Older
     // pages are read only while nothing matches.
     for _ in 0..MOST_PAGES {
-        let page = desk.ids(&recent).await?;
+        let page = backend.ids(&recent).await?;
         recent.after = page.last().copied();
         let is_last = page.len() < recent.page();
         for id in page.into_iter().filter(|id| is_meant(*id, &wanted)) {
@@ -61,12 +61,12 @@ pub async fn id(desk: &Desk, text: &str) -> Result<ApprovalId, Failure> {
 }
 
 /// Returns the call named by `text`: `ID.N`, or just `ID` if the approval has one call.
-pub async fn call(desk: &Desk, text: &str) -> Result<(ApprovalView, CallId), Failure> {
+pub async fn call(backend: &Backend, text: &str) -> Result<(ApprovalView, CallId), Failure> {
     let (id, position) = match text.rsplit_once('.') {
         Some((id, position)) => (id, Some(position)),
         None => (text, None),
     };
-    let approval = approval(desk, id).await?;
+    let approval = approval(backend, id).await?;
     let count = approval.calls.len();
     let position = match position {
         None if count == 1 => Some(1),
@@ -90,7 +90,7 @@ pub async fn call(desk: &Desk, text: &str) -> Result<(ApprovalView, CallId), Fai
     Ok((approval, call))
 }
 
-async fn pending(desk: &Desk, wanted: &str) -> Result<Vec<ApprovalId>, Failure> {
+async fn pending(backend: &Backend, wanted: &str) -> Result<Vec<ApprovalId>, Failure> {
     let mut filter = Filter {
         state: Some(State::Pending),
         limit: Some(LONGEST_PAGE),
@@ -98,7 +98,7 @@ async fn pending(desk: &Desk, wanted: &str) -> Result<Vec<ApprovalId>, Failure> 
     };
     let mut matching = Vec::new();
     for _ in 0..MOST_PAGES {
-        let page = desk.ids(&filter).await?;
+        let page = backend.ids(&filter).await?;
         filter.after = page.last().copied();
         let is_last = page.len() < filter.page();
         matching.extend(page.into_iter().filter(|id| is_meant(*id, wanted)));

@@ -5,11 +5,11 @@
 
 pub mod access;
 pub mod agents;
+mod backend;
 mod bench;
 mod chat;
 mod cli;
 mod commands;
-mod desk;
 mod duration;
 mod environment;
 mod exec;

@@ -14,7 +14,7 @@ mod outcome;
 mod value;
 mod working_folder;
 
-pub use feed_event::Happening;
+pub use feed_event::FeedEventView;
 pub use make::{approval, description, passed_because, result, state};
 pub use moment::Moment;
 pub use outcome::Outcome;

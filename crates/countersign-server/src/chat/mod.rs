@@ -54,7 +54,7 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     if let Some(sealer) = sealer {
         gate = gate.with_sealer(sealer);
     }
-    let tenant = crate::desk::tenant(global)?;
+    let tenant = crate::backend::tenant(global)?;
     let secret = TalkSecret::load(gate.store(), &tenant).await?;
     let channel = secret.terminal(&tenant, &plan.name, &options.session, &person);
     let place = TurnContext {

@@ -12,8 +12,8 @@ use countersign::state::State;
 use super::input;
 use super::name;
 use super::show::print;
+use crate::backend::{Backend, Deciding};
 use crate::cli::{self, Approve, Deny, Global};
-use crate::desk::{Deciding, Desk};
 use crate::failure::{Exit, Failure};
 use crate::find;
 use crate::output::Output;
@@ -27,8 +27,8 @@ const FEWEST_DIGITS: usize = 12;
 pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> Result<Exit, Failure> {
     // Check the command line before touching the store.
     let edits = read_edits(&options.edit)?;
-    let desk = Desk::open(global, Missing::Refuse).await?;
-    let approval = find::approval(&desk, &options.id).await?;
+    let backend = Backend::open(global, Missing::Refuse).await?;
+    let approval = find::approval(&backend, &options.id).await?;
     let verdict = match options.only.is_empty() && edits.is_empty() {
         true => Verdict::Approve,
         false => Verdict::Each(choices(&approval, &options.only, edits)?),
@@ -38,7 +38,7 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
         None => look(global, &approval, output)?,
     };
     decide(
-        &desk,
+        &backend,
         approval,
         Deciding::on(card, verdict),
         options.decision,
@@ -85,8 +85,8 @@ fn look(global: &Global, approval: &ApprovalView, output: &mut Output) -> Result
 }
 
 pub async fn deny(global: &Global, options: Deny, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?;
-    let approval = find::approval(&desk, &options.id).await?;
+    let backend = Backend::open(global, Missing::Refuse).await?;
+    let approval = find::approval(&backend, &options.id).await?;
     let deciding = match &options.decision.digest {
         Some(digits) => Deciding::on(
             WholeCard::of(approval.id, seen(&approval, digits)?),
@@ -94,11 +94,11 @@ pub async fn deny(global: &Global, options: Deny, output: &mut Output) -> Result
         ),
         None => Deciding::deny(approval.id),
     };
-    decide(&desk, approval, deciding, options.decision, output).await
+    decide(&backend, approval, deciding, options.decision, output).await
 }
 
 async fn decide(
-    desk: &Desk,
+    backend: &Backend,
     approval: ApprovalView,
     mut deciding: Deciding,
     options: cli::Decision,
@@ -106,7 +106,7 @@ async fn decide(
 ) -> Result<Exit, Failure> {
     deciding.comment = options.comment;
     deciding.key = name(options.key.as_deref())?;
-    let decided = desk.decide(deciding).await;
+    let decided = backend.decide(deciding).await;
     print(&decided.map_err(|failure| explain(failure, &approval))?, output)?;
     Ok(Exit::Done)
 }

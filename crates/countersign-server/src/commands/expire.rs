@@ -1,15 +1,15 @@
 //! `expire`: runs the sweep once.
 
+use crate::backend::Backend;
 use crate::cli::Global;
-use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::Missing;
 
 pub async fn run(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?.at_store("expire")?;
-    let swept = desk.gate.expire_due().await?;
-    if let Some(trouble) = desk.gate.store().clock_trouble() {
+    let backend = Backend::open(global, Missing::Refuse).await?.at_store("expire")?;
+    let swept = backend.gate.expire_due().await?;
+    if let Some(trouble) = backend.gate.store().clock_trouble() {
         output.notice("clock", &format!("{trouble}; {}", trouble.hint()));
     }
     let (expired, stale, unknown) = (swept.expired, swept.stale, swept.unknown);

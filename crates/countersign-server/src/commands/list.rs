@@ -4,17 +4,17 @@ use countersign::state::State;
 use countersign::store::Filter;
 
 use super::{agent_to_look_for, name};
+use crate::backend::Backend;
 use crate::cli::{Global, List};
-use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
 use crate::find;
 use crate::output::{Output, list};
 use crate::store::Missing;
 
 pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?;
+    let backend = Backend::open(global, Missing::Refuse).await?;
     let after = match &options.after {
-        Some(id) => Some(find::approval(&desk, id).await?.id),
+        Some(id) => Some(find::approval(&backend, id).await?.id),
         None => None,
     };
     let filter = Filter {
@@ -28,7 +28,7 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
         limit: Some(usize::from(options.limit)),
         most_bytes: None,
     };
-    let page = desk.list(&filter).await?;
+    let page = backend.list(&filter).await?;
     if output.is_json {
         output.json(&page)?;
         return Ok(Exit::Done);

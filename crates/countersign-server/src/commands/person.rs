@@ -6,8 +6,8 @@ use countersign::id::Person;
 use serde::Serialize;
 
 use crate::access::{Account, Link, address};
+use crate::backend::LocalDesk;
 use crate::cli::{Global, PersonCommand};
-use crate::desk::LocalDesk;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::output::foreign::named;
@@ -18,30 +18,31 @@ use crate::store::Missing;
 const USUAL_SERVER: &str = "http://localhost:8787";
 
 pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = match command {
+    let backend = match command {
         PersonCommand::Add { .. } => LocalDesk::open(global, Missing::Create).await?,
         _ => LocalDesk::open(global, Missing::Refuse).await?,
     };
     match command {
-        PersonCommand::Add { name, groups, admin } => add(&desk, &name, groups, admin, output).await,
-        PersonCommand::List => list(&desk, output).await,
+        PersonCommand::Add { name, groups, admin } => add(&backend, &name, groups, admin, output).await,
+        PersonCommand::List => list(&backend, output).await,
         PersonCommand::Groups { name, groups } => {
             let change = |account: &mut Account| account.groups.clone_from(&groups);
-            let account = Account::change(desk.store(), &desk.tenant, &person(&name)?, change).await?;
+            let account = Account::change(backend.store(), &backend.tenant, &person(&name)?, change).await?;
             print(&account, output)
         }
         PersonCommand::Password { name } => {
             let hash = Account::hash_password(&read_password()?)?;
-            let account = Account::set_password(desk.store(), &desk.tenant, &person(&name)?, &hash).await?;
+            let account =
+                Account::set_password(backend.store(), &backend.tenant, &person(&name)?, &hash).await?;
             print(&account, output)
         }
         PersonCommand::Link { name } => {
-            let noted = address::find(desk.store(), &desk.tenant).await?;
+            let noted = address::find(backend.store(), &backend.tenant).await?;
             let server = global.server.clone().or(noted);
-            link(&desk, &name, server.as_deref().unwrap_or(USUAL_SERVER), output).await
+            link(&backend, &name, server.as_deref().unwrap_or(USUAL_SERVER), output).await
         }
         PersonCommand::Remove { name } => {
-            Account::remove(desk.store(), &desk.tenant, &person(&name)?).await?;
+            Account::remove(backend.store(), &backend.tenant, &person(&name)?).await?;
             match output.is_json {
                 true => output.json(&serde_json::json!({ "removed": name }))?,
                 false => output.line(&format!("{} cannot sign in any more", named(&name))),
@@ -76,16 +77,16 @@ fn person(name: &str) -> Result<Person, Failure> {
 }
 
 async fn add(
-    desk: &LocalDesk,
+    backend: &LocalDesk,
     name: &str,
     groups: Vec<String>,
     admin: bool,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let now = desk.store().now().await?;
+    let now = backend.store().now().await?;
     let mut account = Account::new(person(name)?, groups, now);
     account.admin = admin;
-    let account = account.add(desk.store(), &desk.tenant).await?;
+    let account = account.add(backend.store(), &backend.tenant).await?;
     print(&account, output)
 }
 
@@ -97,8 +98,8 @@ fn print(account: &Account, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-async fn list(desk: &LocalDesk, output: &mut Output) -> Result<Exit, Failure> {
-    let accounts = Account::list(desk.store(), &desk.tenant).await?;
+async fn list(backend: &LocalDesk, output: &mut Output) -> Result<Exit, Failure> {
+    let accounts = Account::list(backend.store(), &backend.tenant).await?;
     if output.is_json {
         output.json(&accounts.iter().map(view).collect::<Vec<_>>())?;
         return Ok(Exit::Done);
@@ -125,9 +126,9 @@ fn line(account: &Account) -> String {
     format!("{name}  {}", facts.join(" · "))
 }
 
-async fn link(desk: &LocalDesk, name: &str, server: &str, output: &mut Output) -> Result<Exit, Failure> {
+async fn link(backend: &LocalDesk, name: &str, server: &str, output: &mut Output) -> Result<Exit, Failure> {
     let person = person(name)?;
-    let code = Link::make(desk.store(), &desk.tenant, person).await?;
+    let code = Link::make(backend.store(), &backend.tenant, person).await?;
     let url = format!("{}/sign-in?code={code}", server.trim_end_matches('/'));
     match output.is_json {
         true => output.json(&serde_json::json!({ "url": url }))?,

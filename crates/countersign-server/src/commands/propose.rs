@@ -5,8 +5,8 @@ use countersign::seal::Secret;
 use serde::Serialize;
 
 use super::{input, name, show, waiting};
+use crate::backend::{self, Backend, Proposal, Proposed, ProposedCall};
 use crate::cli::{Global, Propose};
-use crate::desk::{self, Desk, Proposal, Proposed, ProposedCall};
 use crate::exec::CommandExecutor;
 use crate::failure::{Exit, Failure};
 use crate::output::ruling::{Line, Ruling};
@@ -27,19 +27,19 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
     // Check the command line before a store is created.
     let proposal = proposal(&options, calls)?;
     if global.server.is_none() {
-        desk::tenant(global)?;
+        backend::tenant(global)?;
         identity::person(global.name.as_deref())?;
     }
     let waits = options.wait.is_some() || runs_here;
     let watch = if waits { Watch::Others } else { Watch::Nobody };
-    let desk = Desk::open_with(global, Missing::Create, watch, executor).await?;
-    if let Desk::Local(local) = &desk
+    let backend = Backend::open_with(global, Missing::Create, watch, executor).await?;
+    if let Backend::Local(local) = &backend
         && local.policy_file.is_none()
     {
         let message = "there is no policy: every call is held as destructive; name one with `--policy`";
         output.notice("no_policy", message);
     }
-    let Proposed { lines, approval } = desk.propose(proposal).await?;
+    let Proposed { lines, approval } = backend.propose(proposal).await?;
     let exit = ruling::exit(&lines);
     let Some(approval) = approval.as_ref().filter(|_| waits) else {
         print(&lines, approval.as_ref(), output)?;
@@ -56,7 +56,7 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         runs_here,
         finished: false,
     };
-    let approval = waiting::wait(&desk, wanted, output).await?;
+    let approval = waiting::wait(&backend, wanted, output).await?;
     match output.is_json {
         true => print(&lines, Some(&approval), output)?,
         false => show::print(&approval, output)?,

@@ -3,27 +3,27 @@
 use countersign::id::Actor;
 use countersign::store::{LONGEST_PAGE, Purge};
 
+use crate::backend::Backend;
 use crate::cli::{self, Global};
-use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::Missing;
 
 pub async fn run(global: &Global, options: cli::Purge, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?.at_store("purge")?;
-    let now = desk.store().now().await?;
+    let backend = Backend::open(global, Missing::Refuse).await?.at_store("purge")?;
+    let now = backend.store().now().await?;
     let age = i64::try_from(options.older_than.as_micros()).unwrap_or(i64::MAX);
     let mut purge = Purge {
-        tenant: desk.tenant.clone(),
+        tenant: backend.tenant.clone(),
         before: countersign::time::Time::from_micros(now.as_micros().saturating_sub(age)),
         after: None,
         limit: LONGEST_PAGE,
-        by: Actor::Person(desk.person()?),
-        policy: desk.gate.policy().hash(),
+        by: Actor::Person(backend.person()?),
+        policy: backend.gate.policy().hash(),
     };
     let mut erased = 0;
     loop {
-        let purged = desk.store().purge(&purge).await?;
+        let purged = backend.store().purge(&purge).await?;
         erased += purged.erased;
         match purged.next {
             Some(next) => purge.after = Some(next),

@@ -3,8 +3,8 @@
 use countersign::display::escape;
 use countersign::id::CallId;
 
+use crate::backend::Backend;
 use crate::cli::{Global, Show};
-use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
 use crate::find;
 use crate::output::card::{self, Length};
@@ -14,17 +14,17 @@ use crate::store::Missing;
 use crate::view::ApprovalView;
 
 pub async fn run(global: &Global, options: Show, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?;
-    let mut approval = find::approval(&desk, &options.id).await?;
+    let backend = Backend::open(global, Missing::Refuse).await?;
+    let mut approval = find::approval(&backend, &options.id).await?;
     if let Some(position) = options.raw {
         let secrets = match options.reveal_secrets {
             true => Secrets::Revealed,
             false => Secrets::Kept,
         };
-        return raw(&desk, &approval, position, secrets, output).await;
+        return raw(&backend, &approval, position, secrets, output).await;
     }
     if options.events {
-        approval = desk.history(approval.id).await?.unwrap_or(approval);
+        approval = backend.history(approval.id).await?.unwrap_or(approval);
     }
     if output.is_json {
         output.json(&approval)?;
@@ -60,7 +60,7 @@ enum Secrets {
 }
 
 async fn raw(
-    desk: &Desk,
+    backend: &Backend,
     approval: &ApprovalView,
     position: u8,
     secrets: Secrets,
@@ -77,7 +77,7 @@ async fn raw(
         approval: approval.id,
         position,
     };
-    let Some(bytes) = desk.argument_bytes(call).await? else {
+    let Some(bytes) = backend.argument_bytes(call).await? else {
         let message = format!("approval `{}` has no call {position}", approval.id.short());
         let hint = format!("it has {}, counted from 1", approval.calls.len());
         return Err(Failure::error("not_found", message).hint(hint));

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::name;
 use crate::access::{NewToken, Token};
+use crate::backend::{self, LocalDesk};
 use crate::cli::{Global, TokenCommand};
-use crate::desk::{self, LocalDesk};
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -24,7 +24,7 @@ pub async fn run(global: &Global, command: TokenCommand, output: &mut Output) ->
             expires,
         } => {
             let new = NewToken {
-                tenant: desk::tenant(global)?,
+                tenant: backend::tenant(global)?,
                 name: name::<Person>(token_name.as_deref())?,
                 scopes: scope.into_iter().collect(),
                 agent: name::<Agent>(agent.as_deref())?,
@@ -66,8 +66,8 @@ fn view(id: &str, token: &Token, text: Option<&str>) -> TokenView {
 }
 
 async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = LocalDesk::open(global, Missing::Create).await?;
-    let minted = new.mint(desk.store()).await?;
+    let backend = LocalDesk::open(global, Missing::Create).await?;
+    let minted = new.mint(backend.store()).await?;
     if output.is_json {
         output.json(&view(&minted.id, &minted.token, Some(&minted.text)))?;
         return Ok(Exit::Done);
@@ -84,8 +84,8 @@ async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<E
 }
 
 async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = LocalDesk::open(global, Missing::Refuse).await?;
-    let tokens = Token::list(desk.store(), &desk.tenant).await?;
+    let backend = LocalDesk::open(global, Missing::Refuse).await?;
+    let tokens = Token::list(backend.store(), &backend.tenant).await?;
     if output.is_json {
         let views: Vec<TokenView> = tokens.iter().map(|(id, token)| view(id, token, None)).collect();
         output.json(&views)?;
@@ -95,7 +95,7 @@ async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         output.line("No tokens. Create one with `countersign token create`.");
         return Ok(Exit::Done);
     }
-    let now = desk.store().now().await?;
+    let now = backend.store().now().await?;
     for (id, token) in &tokens {
         let whose = match (&token.agent, &token.person) {
             (Some(agent), Some(person)) => format!("agent {agent} for {person}"),
@@ -115,8 +115,8 @@ async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 async fn revoke(global: &Global, id: &str, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = LocalDesk::open(global, Missing::Refuse).await?;
-    let token = Token::revoke(desk.store(), &desk.tenant, id).await?;
+    let backend = LocalDesk::open(global, Missing::Refuse).await?;
+    let token = Token::revoke(backend.store(), &backend.tenant, id).await?;
     match output.is_json {
         true => output.json(&view(id, &token, None))?,
         false => output.line(&format!("token {id} is revoked")),

@@ -80,7 +80,7 @@ fn paths(given: &[String]) -> Result<Vec<String>, Failure> {
 /// Reads what is to be trusted. Fails for files that others can write.
 fn look(given: &str) -> Result<Vec<Subject>, Failure> {
     if given.starts_with("http://") || given.starts_with("https://") {
-        crate::desk::check_address(given)?;
+        crate::backend::check_address(given)?;
         return Ok(vec![Subject::Server(trust::normal_server(given).to_owned())]);
     }
     let path = trust::absolute(Path::new(given))?;

@@ -2,8 +2,8 @@
 
 use super::show;
 use super::waiting::{self, Waiting};
+use crate::backend::Backend;
 use crate::cli::{Global, Wait};
-use crate::desk::Desk;
 use crate::exec::CommandExecutor;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -18,15 +18,15 @@ pub async fn run(global: &Global, options: Wait, output: &mut Output) -> Result<
         .map(|command| CommandExecutor::new(command, &options.exec.pass_env))
         .transpose()?;
     let runs_here = executor.is_some();
-    let desk = Desk::open_with(global, Missing::Refuse, Watch::Others, executor).await?;
-    let approval = find::approval(&desk, &options.id).await?;
+    let backend = Backend::open_with(global, Missing::Refuse, Watch::Others, executor).await?;
+    let approval = find::approval(&backend, &options.id).await?;
     let wanted = Waiting {
         id: approval.id,
         timeout: options.timeout.unwrap_or_else(duration::longest),
         runs_here,
         finished: options.finished,
     };
-    let approval = waiting::wait(&desk, wanted, output).await?;
+    let approval = waiting::wait(&backend, wanted, output).await?;
     show::print(&approval, output)?;
     Ok(waiting::exit(&approval, runs_here || options.finished))
 }

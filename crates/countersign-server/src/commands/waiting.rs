@@ -8,7 +8,7 @@ use countersign::id::ApprovalId;
 use countersign::state::{CallState, State};
 use tokio::time::Instant;
 
-use crate::desk::Desk;
+use crate::backend::Backend;
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -26,14 +26,14 @@ pub struct Waiting {
 
 /// Waits, runs released calls, and returns the approval as it is then. Ctrl-C ends the wait; a running call is awaited
 /// unless Ctrl-C is pressed again.
-pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<ApprovalView, Failure> {
+pub async fn wait(backend: &Backend, waiting: Waiting, output: &mut Output) -> Result<ApprovalView, Failure> {
     let give_up_at = Instant::now() + waiting.timeout;
-    let mut approval = until(desk, &waiting, Until::Decided, give_up_at).await?;
+    let mut approval = until(backend, &waiting, Until::Decided, give_up_at).await?;
     if waiting.runs_here && approval.status == State::Approved {
-        approval = run(desk, approval, output).await?;
+        approval = run(backend, approval, output).await?;
     }
     if waiting.finished && !approval.is_finished() {
-        approval = until(desk, &waiting, Until::Finished, give_up_at).await?;
+        approval = until(backend, &waiting, Until::Finished, give_up_at).await?;
     }
     Ok(approval)
 }
@@ -64,14 +64,14 @@ pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
 }
 
 async fn until(
-    desk: &Desk,
+    backend: &Backend,
     waiting: &Waiting,
     until: Until,
     give_up_at: Instant,
 ) -> Result<ApprovalView, Failure> {
     let left = give_up_at.saturating_duration_since(Instant::now());
     let waited = tokio::select! {
-        waited = desk.wait(waiting.id, until, left) => waited?,
+        waited = backend.wait(waiting.id, until, left) => waited?,
         _ = tokio::signal::ctrl_c() => return Err(interrupted()),
     };
     if let Some(approval) = waited {
@@ -90,8 +90,12 @@ async fn until(
         .hint("the approval is still pending: wait again, or decide it"))
 }
 
-async fn run(desk: &Desk, approval: ApprovalView, output: &mut Output) -> Result<ApprovalView, Failure> {
-    let running = desk.run_released(approval);
+async fn run(
+    backend: &Backend,
+    approval: ApprovalView,
+    output: &mut Output,
+) -> Result<ApprovalView, Failure> {
+    let running = backend.run_released(approval);
     tokio::pin!(running);
     let mut is_warned = false;
     loop {

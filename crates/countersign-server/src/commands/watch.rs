@@ -3,14 +3,14 @@
 use countersign::event::EventKind;
 
 use super::{agent_to_look_for, name};
+use crate::backend::{Backend, Followed, Wanted};
 use crate::cli::{Global, Watch};
-use crate::desk::{Desk, Followed, Wanted};
 use crate::failure::{Exit, Failure};
 use crate::output::foreign::foreign;
 use crate::output::style::{self, paint};
 use crate::output::{Output, history, list};
 use crate::store;
-use crate::view::Happening;
+use crate::view::FeedEventView;
 
 pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result<Exit, Failure> {
     options.what.iter().try_for_each(|word| check_kind(word))?;
@@ -19,8 +19,8 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
         channel: name(options.channel.as_deref())?,
         what: options.what,
     };
-    let desk = Desk::open_with(global, store::Missing::Create, store::Watch::Others, None).await?;
-    let mut following = desk.follow(wanted).await?;
+    let backend = Backend::open_with(global, store::Missing::Create, store::Watch::Others, None).await?;
+    let mut following = backend.follow(wanted).await?;
     output.notice("watching", "waiting for events; press Ctrl-C to stop");
     loop {
         let followed = tokio::select! {
@@ -31,7 +31,7 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
         };
         let line = match followed {
             Followed::Happened(happening) if output.is_json => output.json_line(&happening)?,
-            Followed::Happened(happening) => line(&desk, &happening).await?,
+            Followed::Happened(happening) => line(&backend, &happening).await?,
             Followed::Lost(reason) => {
                 output.notice("lost", &format!("{reason}; trying again"));
                 continue;
@@ -48,11 +48,11 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
 }
 
 /// Formats an event: `09:41:07  9a8b7c6d  proposed          agent:crm  Create contact Maria Garcia`.
-async fn line(desk: &Desk, happening: &Happening) -> Result<String, Failure> {
+async fn line(backend: &Backend, happening: &FeedEventView) -> Result<String, Failure> {
     let (word, mut detail) = history::told(&happening.event, &happening.by);
     // The description is printed once, with the proposal.
     if word == "proposed"
-        && let Some(approval) = desk.approval(happening.approval).await?
+        && let Some(approval) = backend.approval(happening.approval).await?
     {
         let risk = approval.risk_level;
         let risk = paint(style::risk(risk), &format!("{risk} risk"));

@@ -2,22 +2,22 @@
 
 use super::Hook;
 use super::event::After;
-use super::state::Kept;
-use crate::desk::Desk;
+use super::state::HookState;
+use crate::backend::Backend;
 use crate::failure::Failure;
 use crate::store::Missing;
 
 /// Records the outcome of a call. Does nothing for a call without a saved permit, such as a read that passed.
 pub async fn record(hook: &Hook<'_>, end: &After) -> Result<(), Failure> {
-    let kept = Kept::open(hook)?;
+    let kept = HookState::open(hook)?;
     let Some((call, started)) = kept.started(&end.place) else {
         return Ok(());
     };
-    let desk = match hook.runner().await? {
-        Some(desk) => desk,
-        None => Desk::open(hook.global, Missing::Refuse).await?,
+    let backend = match hook.runner().await? {
+        Some(backend) => backend,
+        None => Backend::open(hook.global, Missing::Refuse).await?,
     };
-    desk.finish(call, &started.permit, end.outcome.clone()).await?;
+    backend.finish(call, &started.permit, end.outcome.clone()).await?;
     kept.ended(&end.place);
     Ok(())
 }

@@ -16,9 +16,9 @@ use serde_json::value::RawValue;
 
 use super::answer::Unsent;
 use super::event::{Before, values};
-use super::state::{Kept, Started};
+use super::state::{HookState, Started};
 use super::{Answer, Dialect, Hook};
-use crate::desk::{Desk, Proposal, ProposedCall};
+use crate::backend::{Backend, Proposal, ProposedCall};
 use crate::duration;
 use crate::failure::Failure;
 use crate::output::once;
@@ -41,20 +41,20 @@ const OTHER_FOLDER: &str = "the approval is not for this working folder. Nothing
 
 /// Proposes a call, waits for a person if it is held, and returns the answer.
 pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
-    let kept = Kept::open(hook)?;
+    let kept = HookState::open(hook)?;
     if kept.was_started(&call.place) {
         return Ok(deny(STARTED));
     }
-    let desk = Desk::open_with(hook.global, Missing::Create, Watch::Others, None).await?;
-    check_policy(hook, &desk).await?;
+    let backend = Backend::open_with(hook.global, Missing::Create, Watch::Others, None).await?;
+    check_policy(hook, &backend).await?;
     let runner = hook.runner().await?;
-    let runner = runner.as_ref().unwrap_or(&desk);
-    let mut joined = join(&desk, &kept, call).await?;
+    let runner = runner.as_ref().unwrap_or(&backend);
+    let mut joined = join(&backend, &kept, call).await?;
     for _ in 0..TRIES {
         let is_joined = joined.is_some();
         let approval = match joined.take() {
             Some(approval) => approval,
-            None => match propose(hook, &desk, call).await? {
+            None => match propose(hook, &backend, call).await? {
                 Proposed::Held(approval) => *approval,
                 Proposed::Passed(started) => return pass(&kept, call, started),
                 Proposed::Answered(answer) => return Ok(answer),
@@ -64,7 +64,11 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
         let is_joined = is_joined || approval.session.as_deref() != Some(call.session.as_str());
         kept.wait_for(call, approval.id)?;
         let decided = match approval.status {
-            State::Pending => desk.wait(approval.id, Until::Decided, hook.options.hold).await?,
+            State::Pending => {
+                backend
+                    .wait(approval.id, Until::Decided, hook.options.hold)
+                    .await?
+            }
             _ => Some(approval.clone()),
         };
         let Some(decided) = decided else {
@@ -80,21 +84,21 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
 
 /// Answers the self-test of `countersign hook status`: applies the policy without proposing, and always denies.
 pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
-    Kept::open(hook)?;
-    let said = match Desk::open(hook.global, Missing::Refuse).await {
+    HookState::open(hook)?;
+    let said = match Backend::open(hook.global, Missing::Refuse).await {
         Err(failure) if failure.code != "no_store" => return Err(failure),
-        Ok(Desk::Remote(desk)) => {
+        Ok(Backend::Remote(backend)) => {
             let one = countersign::store::Filter {
                 limit: Some(1),
                 ..countersign::store::Filter::pending()
             };
-            desk.list(&one).await?;
+            backend.list(&one).await?;
             hook.runner().await?;
             "held".to_owned()
         }
         opened => {
             // If there is no store yet, no policy is on record.
-            if let Ok(Desk::Local(local)) = &opened {
+            if let Ok(Backend::Local(local)) = &opened {
                 let key = record_key(hook.dialect, &local.tenant);
                 let on_record = record::read(local.store(), &key).await?;
                 let policy = local.gate.policy().hash();
@@ -123,8 +127,8 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
 
 /// Refuses to continue if the policy differs from the one on record for this coding agent (X98). The first call of all
 /// records its policy; later calls only read. With a server, the server's policy applies and nothing is checked here.
-pub async fn check_policy(hook: &Hook<'_>, desk: &Desk) -> Result<(), Failure> {
-    let Desk::Local(local) = desk else {
+pub async fn check_policy(hook: &Hook<'_>, backend: &Backend) -> Result<(), Failure> {
+    let Backend::Local(local) = backend else {
         return Ok(());
     };
     let key = record_key(hook.dialect, &local.tenant);
@@ -161,7 +165,7 @@ enum Proposed {
 }
 
 /// Lets a call pass, and saves its permit so that the outcome can be recorded later.
-fn pass(kept: &Kept, call: &Before, started: Option<HostPermit>) -> Result<Answer, Failure> {
+fn pass(kept: &HookState, call: &Before, started: Option<HostPermit>) -> Result<Answer, Failure> {
     let Some(started) = started else {
         return Ok(Answer::Pass(None));
     };
@@ -185,23 +189,23 @@ fn pass(kept: &Kept, call: &Before, started: Option<HostPermit>) -> Result<Answe
 /// Records that a started call was not run, because its time limit had passed. If another process has already marked
 /// the call as unknown, the history shows both.
 pub async fn record_late(hook: &Hook<'_>, unsent: &Unsent) -> Result<(), Failure> {
-    let desk = match hook.runner().await? {
-        Some(desk) => desk,
-        None => Desk::open(hook.global, Missing::Refuse).await?,
+    let backend = match hook.runner().await? {
+        Some(backend) => backend,
+        None => Backend::open(hook.global, Missing::Refuse).await?,
     };
     let why = "not run: its time was over before the coding agent could be told";
     let outcome = Outcome::NotSent(why.to_owned());
-    desk.finish(unsent.call, &unsent.permit, outcome).await?;
-    Kept::open(hook)?.ended(&unsent.place);
+    backend.finish(unsent.call, &unsent.permit, outcome).await?;
+    HookState::open(hook)?.ended(&unsent.place);
     Ok(())
 }
 
-async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed, Failure> {
+async fn propose(hook: &Hook<'_>, backend: &Backend, call: &Before) -> Result<Proposed, Failure> {
     let name = |problem: countersign::id::BadName| Failure::error("bad_name", problem.to_string());
     // With a server, the agent's name comes from the token.
-    let agent = match desk {
-        Desk::Local(_) => Some(Agent::new(hook.dialect.as_str()).map_err(name)?),
-        Desk::Remote(_) => None,
+    let agent = match backend {
+        Backend::Local(_) => Some(Agent::new(hook.dialect.as_str()).map_err(name)?),
+        Backend::Remote(_) => None,
     };
     let proposal = Proposal {
         calls: vec![ProposedCall {
@@ -221,7 +225,7 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
         key: Some(Key::new(call.key.as_str()).map_err(name)?),
         conversation: None,
     };
-    let proposed = match desk.propose(proposal).await {
+    let proposed = match backend.propose(proposal).await {
         Ok(proposed) => proposed,
         // A refusal by the gate is a denial, not a failure.
         Err(failure) if failure.exit == crate::failure::Exit::Refused => {
@@ -249,11 +253,11 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
 }
 
 /// Returns the approval that the same call was held for earlier, unless that approval ended too long ago.
-async fn join(desk: &Desk, kept: &Kept, call: &Before) -> Result<Option<ApprovalView>, Failure> {
+async fn join(backend: &Backend, kept: &HookState, call: &Before) -> Result<Option<ApprovalView>, Failure> {
     let Some(id) = kept.waiting(call) else {
         return Ok(None);
     };
-    let approval = desk.approval(id).await?;
+    let approval = backend.approval(id).await?;
     let is_same = |approval: &ApprovalView| {
         let only = approval.calls.first().filter(|_| approval.calls.len() == 1);
         approval.run_id.as_deref() == Some(call.run.as_str())
@@ -277,8 +281,8 @@ fn is_in_folder(held: &CallView, folder: &WorkingFolder) -> bool {
 /// already used.
 async fn start(
     hook: &Hook<'_>,
-    runner: &Desk,
-    kept: &Kept,
+    runner: &Backend,
+    kept: &HookState,
     call: &Before,
     approval: &ApprovalView,
     is_joined: bool,

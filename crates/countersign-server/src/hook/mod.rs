@@ -4,7 +4,7 @@
 //! output, in the same agent's format, and an exit code.
 //! INVARIANT: any failure before a tool call blocks the call. A held call runs only with the bytes that a person
 //! approved, and at most once.
-//! Not here: rules. The policy rules, a person decides, and the desk (a local store or a server) records.
+//! Not here: rules. The policy rules, a person decides, and the backend (a local store or a server) records.
 
 mod after;
 mod answer;
@@ -12,11 +12,11 @@ mod before;
 mod codex;
 mod dialect;
 mod event;
-mod state;
 mod links;
 pub mod off;
 pub mod settings;
 pub mod splice;
+mod state;
 pub mod status;
 
 use std::io::Read as _;
@@ -26,8 +26,8 @@ pub use answer::Answer;
 pub use before::{another_policy, record_key};
 pub use dialect::Dialect;
 
+use crate::backend::Backend;
 use crate::cli::{Global, HookRun};
-use crate::desk::Desk;
 use crate::failure::Failure;
 use crate::hook::event::{Event, LARGEST_EVENT};
 use crate::output::Output;
@@ -51,7 +51,7 @@ pub struct Hook<'h> {
 impl Hook<'_> {
     /// Opens the server connection that starts and finishes calls, or returns `None` if a local store is used. The
     /// connection needs its own token with the `execute` scope, because an agent's token can only propose.
-    async fn runner(&self) -> Result<Option<Desk>, Failure> {
+    async fn runner(&self) -> Result<Option<Backend>, Failure> {
         if self.global.server.is_none() {
             return Ok(None);
         }
@@ -65,7 +65,7 @@ impl Hook<'_> {
             token_file: Some(file.clone()),
             ..self.global.clone()
         };
-        Desk::open(&global, Missing::Refuse).await.map(Some)
+        Backend::open(&global, Missing::Refuse).await.map(Some)
     }
 }
 

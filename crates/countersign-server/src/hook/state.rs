@@ -24,9 +24,9 @@ const LOOKED_AT: usize = 512;
 const LARGEST: u64 = 1024 * 1024;
 
 /// Folder with the hook state of one coding agent and one store or server.
-pub struct Kept {
+pub struct HookState {
     folder: PathBuf,
-    desk: String,
+    backend: String,
     agent: &'static str,
 }
 
@@ -44,9 +44,9 @@ pub struct Started {
 /// Reservation for a call that is about to be started.
 pub struct Taken(PathBuf);
 
-impl Kept {
+impl HookState {
     /// Opens the state folder, and creates it if it does not exist.
-    pub fn open(hook: &Hook<'_>) -> Result<Kept, Failure> {
+    pub fn open(hook: &Hook<'_>) -> Result<HookState, Failure> {
         let folder = match &hook.options.state {
             Some(folder) => folder.clone(),
             None => usual().ok_or_else(|| {
@@ -54,7 +54,7 @@ impl Kept {
             })?,
         };
         private_file::create_folder(&folder).map_err(|error| unusable(&error.to_string()))?;
-        let desk = match &hook.global.server {
+        let backend = match &hook.global.server {
             Some(url) => url.clone(),
             None => {
                 let store = hook.global.store();
@@ -66,9 +66,9 @@ impl Kept {
                 format!("{}\n{}", full.as_deref().unwrap_or(store), hook.global.tenant())
             }
         };
-        Ok(Kept {
+        Ok(HookState {
             folder,
-            desk,
+            backend,
             agent: hook.dialect.as_str(),
         })
     }
@@ -140,7 +140,7 @@ impl Kept {
 
     fn waiting_file(&self, call: &Before) -> PathBuf {
         let parts = [
-            self.desk.as_bytes(),
+            self.backend.as_bytes(),
             self.agent.as_bytes(),
             call.run.as_str().as_bytes(),
             call.tool.as_str().as_bytes(),
@@ -156,7 +156,7 @@ impl Kept {
             None => &place.values,
         };
         let parts = [
-            self.desk.as_bytes(),
+            self.backend.as_bytes(),
             self.agent.as_bytes(),
             place.session.as_bytes(),
             place.tool.as_bytes(),

@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::feed::Feeds;
-use super::{AllowedHosts, Followed, Known, LimitSettings, Limits, Metrics, Revocations, Writable, Written};
+use super::{
+    AllowedHosts, CallerCache, Followed, LimitSettings, Limits, Metrics, ResponseCache, Revocations, Writable,
+};
 use crate::agents::Agents;
 
 /// Application state. Clones share the same parts.
@@ -35,11 +37,11 @@ pub struct Parts {
     /// Result of this node's last background write, for the readiness check.
     pub writable: Writable,
     /// Cache of authenticated callers, by token hash.
-    pub known: Known,
+    pub caller_cache: CallerCache,
     /// Open streams and long polls, which end when their credential is revoked.
     pub revocations: Revocations,
     /// Cache of approvals serialized as JSON.
-    pub written: Written,
+    pub written: ResponseCache,
     /// Live event feeds, one per tenant.
     pub feeds: Feeds,
     /// Agents hosted by this service.
@@ -88,9 +90,9 @@ impl App {
             settings,
             metrics: Metrics::default(),
             writable: Writable::default(),
-            known: Known::default(),
+            caller_cache: CallerCache::default(),
             revocations: Revocations::default(),
-            written: Written::default(),
+            written: ResponseCache::default(),
             feeds: Feeds::default(),
             agents,
             runs: TaskTracker::new(),

@@ -15,12 +15,12 @@ use countersign::id::{Actor, Agent, ApprovalId, Channel, Run};
 use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
-use super::extract::{Again, Asked, Body, Id, Needs as _};
-use super::conditional_read::Looker;
+use super::conditional_read::ConditionalReader;
+use super::extract::{Body, Id, IdempotencyKeyHeader, Needs as _, QueryParams};
 use super::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
-use super::{Answer, ApiError, App, For, Json, Watch, json, scope};
+use super::{Answer, ApiError, App, Authorized, Json, Watch, json, scope};
 use crate::access::{Caller, Scope};
 use crate::duration;
 use crate::view::{self, ApprovalView, PageView};
@@ -40,8 +40,8 @@ pub const LONGEST_COMMENT: usize = 4096;
     responses((status = 200, body = PageView), (status = "default", body = ErrorView)))]
 pub async fn list(
     State(app): State<App>,
-    For(caller, ..): For<scope::Look>,
-    Asked(query): Asked<ListQuery>,
+    Authorized(caller, ..): Authorized<scope::Look>,
+    QueryParams(query): QueryParams<ListQuery>,
 ) -> Answer<Response> {
     let looks_twice = query.concerns == Some(true);
     let filter = filter(&caller, query)?;
@@ -81,8 +81,8 @@ pub async fn list(
     responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn ask(
     State(app): State<App>,
-    For(caller, ..): For<scope::Propose>,
-    Again(key): Again,
+    Authorized(caller, ..): Authorized<scope::Propose>,
+    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     Body(ask): Body<Ask>,
 ) -> Answer<Response> {
     if app.stopping.is_cancelled() {
@@ -106,9 +106,9 @@ pub async fn ask(
     responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn get(
     State(app): State<App>,
-    Looker { caller, stamp }: Looker,
+    ConditionalReader { caller, stamp }: ConditionalReader,
     Id(id): Id<ApprovalId>,
-    Asked(query): Asked<GetQuery>,
+    QueryParams(query): QueryParams<GetQuery>,
 ) -> Answer<Response> {
     let until = until(query.wait_for.as_deref())?;
     let wait = query.wait.as_deref().map(duration::parse).transpose();
@@ -172,17 +172,17 @@ pub async fn get(
         (status = "default", body = ErrorView)))]
 pub async fn decide(
     State(app): State<App>,
-    For(caller, ..): For<scope::Anyone>,
+    Authorized(caller, ..): Authorized<scope::Anyone>,
     Id(id): Id<ApprovalId>,
-    query: Result<Asked<DecideQuery>, ApiError>,
-    key: Result<Again, ApiError>,
+    query: Result<QueryParams<DecideQuery>, ApiError>,
+    key: Result<IdempotencyKeyHeader, ApiError>,
     body: Result<Body<Decide>, ApiError>,
 ) -> Answer<Response> {
     if !caller.may(Scope::Decide) {
         let approve = body.is_ok_and(|Body(body)| body.approved);
         return Err(tried(&app, &caller, id, approve).await?);
     }
-    let (Asked(query), Again(key), Body(body)) = (query?, key?, body?);
+    let (QueryParams(query), IdempotencyKeyHeader(key), Body(body)) = (query?, key?, body?);
     let mut decision = decision(&app, &caller, id, body).await?;
     decision.key = key;
     let is_finished = until(query.wait_for.as_deref())? == Until::Finished;
@@ -215,7 +215,7 @@ async fn tried(app: &App, caller: &Caller, id: ApprovalId, approve: bool) -> Ans
     responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn withdraw(
     State(app): State<App>,
-    For(caller, ..): For<scope::Propose>,
+    Authorized(caller, ..): Authorized<scope::Propose>,
     Id(id): Id<ApprovalId>,
     Body(body): Body<WithdrawBody>,
 ) -> Answer<Json<ApprovalView>> {

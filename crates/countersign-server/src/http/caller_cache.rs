@@ -18,11 +18,11 @@ const MOST_BYTES: usize = 1024 * 1024;
 const CALLER_BYTES: usize = 512;
 
 /// Callers by the hash of their token, each with the store's change counter from before the lookup.
-pub struct Known(GenerationalCache<Hash, (u64, Arc<Caller>)>);
+pub struct CallerCache(GenerationalCache<Hash, (u64, Arc<Caller>)>);
 
-impl Default for Known {
+impl Default for CallerCache {
     fn default() -> Self {
-        Known(GenerationalCache::new(MOST_BYTES))
+        CallerCache(GenerationalCache::new(MOST_BYTES))
     }
 }
 
@@ -40,14 +40,16 @@ pub(super) async fn caller(
         let is_current = |(at, caller): &(u64, Arc<Caller>)| {
             at == stamp && caller.expires_at.is_none_or(|expires_at| now < expires_at)
         };
-        if let Some((_, caller)) = app.known.0.get(name, is_current) {
+        if let Some((_, caller)) = app.caller_cache.0.get(name, is_current) {
             return Ok(caller);
         }
     }
     let caller = Token::open(app.store(), token).await?;
     let caller = Arc::new(caller.ok_or_else(ApiError::unauthorized)?);
     if let Some((name, stamp)) = name {
-        app.known.0.insert(name, (stamp, caller.clone()), CALLER_BYTES);
+        app.caller_cache
+            .0
+            .insert(name, (stamp, caller.clone()), CALLER_BYTES);
     }
     Ok(caller)
 }

@@ -20,12 +20,12 @@ use countersign::state::State as ApprovalState;
 use serde_json::value::RawValue;
 
 use super::approvals::visible;
-use super::extract::{Again, Body, Id, Needs as _};
+use super::extract::{Body, Id, IdempotencyKeyHeader, Needs as _};
 use super::wire::{
     Ask, ErrorView, Finish, IdempotencyKey, PermitView, ReconcileBody, RulingView, Submit, SubmitCall,
     SubmittedView, UndoBody,
 };
-use super::{Answer, ApiError, App, For, Json, scope};
+use super::{Answer, ApiError, App, Authorized, Json, scope};
 
 use crate::access::Caller;
 use crate::view::{self, ApprovalView};
@@ -45,8 +45,8 @@ const LONGEST_NOTE: usize = 4096;
     responses((status = 200, body = SubmittedView), (status = "default", body = ErrorView)))]
 pub async fn submit(
     State(app): State<App>,
-    For(caller, ..): For<scope::Propose>,
-    Again(key): Again,
+    Authorized(caller, ..): Authorized<scope::Propose>,
+    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     Body(body): Body<Submit>,
 ) -> Answer<Json<SubmittedView>> {
     if app.stopping.is_cancelled() {
@@ -78,7 +78,7 @@ pub async fn submit(
     responses((status = 200, body = PermitView), (status = "default", body = ErrorView)))]
 pub async fn start(
     State(app): State<App>,
-    For(caller, ..): For<scope::Execute>,
+    Authorized(caller, ..): Authorized<scope::Execute>,
     Id(id): Id<CallId>,
 ) -> Answer<Json<PermitView>> {
     if app.stopping.is_cancelled() {
@@ -111,7 +111,7 @@ pub async fn start(
     responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn finish(
     State(app): State<App>,
-    For(caller, ..): For<scope::Finish>,
+    Authorized(caller, ..): Authorized<scope::Finish>,
     Id(id): Id<CallId>,
     Body(body): Body<Finish>,
 ) -> Answer<Json<ApprovalView>> {
@@ -155,7 +155,7 @@ pub async fn finish(
     responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn reconcile(
     State(app): State<App>,
-    For(caller, ..): For<scope::Decide>,
+    Authorized(caller, ..): Authorized<scope::Decide>,
     Id(id): Id<CallId>,
     Body(body): Body<ReconcileBody>,
 ) -> Answer<Json<ApprovalView>> {
@@ -209,9 +209,9 @@ pub async fn settle(
     responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn undo(
     State(app): State<App>,
-    For(caller, ..): For<scope::Propose>,
+    Authorized(caller, ..): Authorized<scope::Propose>,
     Id(id): Id<CallId>,
-    Again(key): Again,
+    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     Body(body): Body<UndoBody>,
 ) -> Answer<Response> {
     visible(&app, &caller, id.approval).await?;

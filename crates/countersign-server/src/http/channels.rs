@@ -18,11 +18,11 @@ use countersign::store::Filter;
 use countersign::transcript;
 
 use super::approvals::is_visible;
-use super::extract::{Asked, Body, Id};
+use super::extract::{Body, Id, QueryParams};
 use super::wire::{
     ErrorView, HeardView, PendingQuery, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery,
 };
-use super::{Answer, ApiError, App, For, Json, scope};
+use super::{Answer, ApiError, App, Authorized, Json, scope};
 use crate::access::{Account, Caller, Scope};
 use crate::view;
 
@@ -42,7 +42,7 @@ const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
     responses((status = 200, body = HeardView), (status = "default", body = ErrorView)))]
 pub async fn reply(
     State(app): State<App>,
-    For(caller, ..): For<scope::Reply>,
+    Authorized(caller, ..): Authorized<scope::Reply>,
     Id(channel): Id<Channel>,
     Body(body): Body<ReplyBody>,
 ) -> Answer<Json<HeardView>> {
@@ -95,7 +95,7 @@ pub async fn reply(
     responses((status = 200, body = HeardView), (status = "default", body = ErrorView)))]
 pub async fn press(
     State(app): State<App>,
-    For(caller, ..): For<scope::Reply>,
+    Authorized(caller, ..): Authorized<scope::Reply>,
     Id(channel): Id<Channel>,
     Body(body): Body<Press>,
 ) -> Answer<Json<HeardView>> {
@@ -135,7 +135,7 @@ pub async fn press(
     responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
 pub async fn say_shown(
     State(app): State<App>,
-    For(caller, ..): For<scope::Reply>,
+    Authorized(caller, ..): Authorized<scope::Reply>,
     Id(channel): Id<Channel>,
     Body(body): Body<Shown>,
 ) -> Answer<Json<PendingView>> {
@@ -179,9 +179,9 @@ pub async fn say_shown(
     responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
 pub async fn pending(
     State(app): State<App>,
-    For(caller, ..): For<scope::Converse>,
+    Authorized(caller, ..): Authorized<scope::Converse>,
     Id(channel): Id<Channel>,
-    Asked(query): Asked<PendingQuery>,
+    QueryParams(query): QueryParams<PendingQuery>,
 ) -> Answer<Json<PendingView>> {
     let pending = app.store().pending_in(&caller.tenant, &channel).await?;
     let pending = pending.filter(|approval| is_visible(&caller, approval));
@@ -209,9 +209,9 @@ pub async fn pending(
     responses((status = 200, body = Vec<serde_json::Value>), (status = "default", body = ErrorView)))]
 pub async fn told(
     State(app): State<App>,
-    For(caller, ..): For<scope::Converse>,
+    Authorized(caller, ..): Authorized<scope::Converse>,
     Id(channel): Id<Channel>,
-    Asked(query): Asked<TranscriptQuery>,
+    QueryParams(query): QueryParams<TranscriptQuery>,
 ) -> Answer<Response> {
     let filter = Filter {
         // The model got the results of passed calls with their rulings, so the transcript leaves them out.

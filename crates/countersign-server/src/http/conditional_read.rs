@@ -8,13 +8,13 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-use super::extract::{Needs as _, scope};
 use super::caller_cache::caller;
+use super::extract::{Needs as _, scope};
 use super::{ApiError, App};
 use crate::access::Caller;
 
 /// An authorised caller, and the store's change counter from before anything was read for the request.
-pub struct Looker {
+pub struct ConditionalReader {
     /// The authenticated caller.
     pub caller: Arc<Caller>,
     /// The store's change counter. `None` if the store has none or the request is a long poll: cached responses must
@@ -22,7 +22,7 @@ pub struct Looker {
     pub stamp: Option<u64>,
 }
 
-impl FromRequestParts<App> for Looker {
+impl FromRequestParts<App> for ConditionalReader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
@@ -32,7 +32,7 @@ impl FromRequestParts<App> for Looker {
         // A long poll is answered only after a change.
         let waits = parts.uri.query().is_some_and(|query| query.contains("wait"));
         match any.iter().any(|scope| caller.may(*scope)) {
-            true => Ok(Looker {
+            true => Ok(ConditionalReader {
                 caller,
                 stamp: stamp.filter(|_| !waits),
             }),

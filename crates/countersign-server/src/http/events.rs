@@ -19,13 +19,13 @@ use futures_util::{Stream, StreamExt as _};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::extract::Asked;
+use super::extract::QueryParams;
 use super::feed::{self, Happened, Place};
 use super::limits::OpenStream;
 use super::wire::{ErrorView, EventsQuery};
-use super::{Answer, ApiError, App, For, Watch, scope};
+use super::{Answer, ApiError, App, Authorized, Watch, scope};
 use crate::access::Caller;
-use crate::view::Happening;
+use crate::view::FeedEventView;
 
 /// Missed events read from the store at a time.
 const MISSED: usize = 64;
@@ -41,8 +41,8 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
 pub async fn follow(
     State(app): State<App>,
-    For(caller, ..): For<scope::Look>,
-    Asked(query): Asked<EventsQuery>,
+    Authorized(caller, ..): Authorized<scope::Look>,
+    QueryParams(query): QueryParams<EventsQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let after = query
@@ -234,7 +234,7 @@ impl Following {
 }
 
 fn sent(happened: &Happened) -> Option<Sent> {
-    let view = Happening::new(&happened.approval, &happened.event)?;
+    let view = FeedEventView::new(&happened.approval, &happened.event)?;
     let data = serde_json::to_string(&view).ok()?;
     Some(
         Sent::default()

@@ -17,7 +17,7 @@ use super::{ApiError, App, object};
 use crate::access::{Caller, Scope};
 
 /// Extracts an authenticated caller whose credential has one of the scopes in `S`.
-pub struct For<S>(pub Arc<Caller>, pub(super) PhantomData<S>);
+pub struct Authorized<S>(pub Arc<Caller>, pub(super) PhantomData<S>);
 
 /// Set of scopes, any of which a route accepts.
 pub trait Needs: Send + Sync + 'static {
@@ -58,13 +58,13 @@ pub mod scope {
     }
 }
 
-impl<S: Needs> FromRequestParts<App> for For<S> {
+impl<S: Needs> FromRequestParts<App> for Authorized<S> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let caller = caller(app, &parts.headers, app.store().change_counter().await?).await?;
         match S::ANY.iter().any(|scope| caller.may(*scope)) {
-            true => Ok(For(caller, PhantomData)),
+            true => Ok(Authorized(caller, PhantomData)),
             false => Err(ApiError::wrong_scope(S::ANY)),
         }
     }
@@ -119,28 +119,28 @@ impl<T: FromStr + Send> FromRequestParts<App> for Id<T> {
 }
 
 /// Extracts the query parameters.
-pub struct Asked<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
+impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let query = Query::<T>::from_request_parts(parts, app).await;
         query
-            .map(|Query(asked)| Asked(asked))
+            .map(|Query(asked)| QueryParams(asked))
             .map_err(|error| ApiError::bad_request(error.body_text()))
     }
 }
 
 /// Extracts the optional `Idempotency-Key` header.
-pub struct Again(pub Option<Key>);
+pub struct IdempotencyKeyHeader(pub Option<Key>);
 
-impl FromRequestParts<App> for Again {
+impl FromRequestParts<App> for IdempotencyKeyHeader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
         let Some(value) = parts.headers.get("idempotency-key") else {
-            return Ok(Again(None));
+            return Ok(IdempotencyKeyHeader(None));
         };
         let plain = value
             .to_str()
@@ -150,6 +150,6 @@ impl FromRequestParts<App> for Again {
             ApiError::bad_request("the idempotency key must be one word of printable ASCII characters")
         })?;
         let key = Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
-        Ok(Again(Some(key)))
+        Ok(IdempotencyKeyHeader(Some(key)))
     }
 }

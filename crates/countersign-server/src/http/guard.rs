@@ -57,7 +57,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 
 /// Wraps the router. An axum middleware would do the same, but axum clones and boxes those for every request.
 #[derive(Clone)]
-pub struct Door {
+pub struct HostGuard {
     app: App,
     inside: Router,
     dress: fn(Answered) -> Answered,
@@ -65,18 +65,18 @@ pub struct Door {
 
 type Answered = Result<Response, Infallible>;
 
-impl Door {
+impl HostGuard {
     /// Wraps `inside` with the guard.
-    pub fn new(app: App, inside: Router) -> Door {
+    pub fn new(app: App, inside: Router) -> HostGuard {
         let dress = match app.settings.is_secure {
             true => |answered: Answered| answered.map(|answer| dress(answer, true)),
             false => |answered: Answered| answered.map(|answer| dress(answer, false)),
         };
-        Door { app, inside, dress }
+        HostGuard { app, inside, dress }
     }
 }
 
-impl<B> Service<Request<B>> for Door
+impl<B> Service<Request<B>> for HostGuard
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,

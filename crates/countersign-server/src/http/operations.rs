@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign::store::Filter;
 
-use super::{Answer, ApiError, App, For, scope};
+use super::{Answer, ApiError, App, Authorized, scope};
 
 /// Is the process alive?
 #[utoipa::path(get, path = "/healthz", tag = "operations",
@@ -32,7 +32,10 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
 /// Figures for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operations", security(("token" = ["admin"])),
     responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = "default", body = super::wire::ErrorView)))]
-pub async fn metrics(State(app): State<App>, For(caller, ..): For<scope::Admin>) -> Answer<Response> {
+pub async fn metrics(
+    State(app): State<App>,
+    Authorized(caller, ..): Authorized<scope::Admin>,
+) -> Answer<Response> {
     let _room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
     let store = app.store();
     let pending = store.count_pending(&caller.tenant).await?;

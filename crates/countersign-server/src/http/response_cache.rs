@@ -23,10 +23,10 @@ const NOW: &str = "\"now\":\"";
 const BEHIND: &str = "\"}";
 
 /// Recently sent responses.
-pub struct Written(GenerationalCache<(Tenant, ApprovalId), Kept>);
+pub struct ResponseCache(GenerationalCache<(Tenant, ApprovalId), CachedResponse>);
 
 #[derive(Clone)]
-struct Kept {
+struct CachedResponse {
     version: u32,
     bytes: Bytes,
     /// The store's change counter from before the approval was read.
@@ -37,13 +37,13 @@ struct Kept {
     pending_until: Option<Time>,
 }
 
-impl Default for Written {
+impl Default for ResponseCache {
     fn default() -> Self {
-        Written(GenerationalCache::new(MOST_BYTES))
+        ResponseCache(GenerationalCache::new(MOST_BYTES))
     }
 }
 
-impl Written {
+impl ResponseCache {
     /// Returns the response for an approval at `now`. `stamp` is the store's change counter from before the approval
     /// was read.
     pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time, stamp: Option<u64>) -> Response {
@@ -58,7 +58,7 @@ impl Written {
             && let Some(bytes) = at(&kept.bytes, now)
         {
             if stamp.is_some() && kept.stamp != stamp {
-                self.0.insert(name, Kept { stamp, ..kept }, bytes.len());
+                self.0.insert(name, CachedResponse { stamp, ..kept }, bytes.len());
             }
             return json::answer(bytes);
         }
@@ -66,7 +66,7 @@ impl Written {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => return error.into_response(),
         };
-        let kept = Kept {
+        let kept = CachedResponse {
             version: approval.version,
             bytes: bytes.clone(),
             stamp,
@@ -79,7 +79,7 @@ impl Written {
 
     /// Returns the cached response if the caller may see it and the store's change counter is still the same.
     pub fn again(&self, caller: &Caller, id: ApprovalId, stamp: Option<u64>, now: Time) -> Option<Response> {
-        let is_current = |kept: &Kept| {
+        let is_current = |kept: &CachedResponse| {
             stamp.is_some()
                 && kept.stamp == stamp
                 && caller

@@ -8,13 +8,13 @@ use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ApiError, App, Door, agents, approvals, calls, channels, events, operations};
+use super::{ApiError, App, HostGuard, agents, approvals, calls, channels, events, operations};
 
 /// Largest request body, in bytes. Call arguments have their own, lower limit.
 pub const LARGEST_BODY: usize = 256 * 1024;
 
 /// Builds the complete service: the API, `/openapi.json` and the inbox pages, behind the host and origin guard.
-pub fn router(app: App, pages: Router<App>) -> Door {
+pub fn router(app: App, pages: Router<App>) -> HostGuard {
     let (api, document) = api().split_for_parts();
     let document = Json(document);
     let inside = api
@@ -23,7 +23,7 @@ pub fn router(app: App, pages: Router<App>) -> Door {
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
         .with_state(app.clone());
-    Door::new(app, inside)
+    HostGuard::new(app, inside)
 }
 
 /// Returns the OpenAPI description of the API.

@@ -20,7 +20,7 @@ use super::{list, page};
 use crate::http::{Answer, ApiError, App};
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Asked {
+pub struct PageQuery {
     /// Download the exact bytes as a file.
     download: Option<String>,
     /// Show the arguments as proposed, before a person edited them.
@@ -32,7 +32,7 @@ pub async fn arguments(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     let answer = async {
         let (approval, _) = list::one(&app, &caller, &id).await?;

@@ -22,7 +22,7 @@ use crate::http::{Answer, ApiError, App};
 const MOST_LINES: usize = 30;
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Asked {
+pub struct PageQuery {
     /// Present if the page shows fields to edit the arguments.
     edit: Option<String>,
 }
@@ -32,7 +32,7 @@ pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path(id): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     let typed = Typed::default();
     let page = draw(&app, &caller, &id, asked.edit.is_some(), None, &typed).await;

@@ -22,7 +22,7 @@ const LINES: usize = 50;
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Asked {
+pub struct PageQuery {
     #[serde(default)]
     status: String,
     #[serde(default)]
@@ -51,14 +51,14 @@ struct Line {
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     draw(&app, &caller, &asked)
         .await
         .unwrap_or_else(|error| page::failure(&error))
 }
 
-async fn draw(app: &App, caller: &Caller, asked: &Asked) -> Answer<Response> {
+async fn draw(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Response> {
     let state = ended_states().find(|state| state.as_str() == asked.status);
     let after = match asked.after.as_str() {
         "" => None,

@@ -32,7 +32,7 @@ const MOST_PENDING: usize = 2 * LONGEST_PAGE;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Asked {
+pub struct PageQuery {
     #[serde(default)]
     agent: String,
     #[serde(default)]
@@ -49,7 +49,7 @@ pub struct Asked {
     full: Option<String>,
 }
 
-impl Asked {
+impl PageQuery {
     fn wanted(&self) -> Wanted {
         Wanted {
             agent: self.agent.clone(),
@@ -68,7 +68,7 @@ pub async fn home() -> Response {
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     let listed = match list(&app, &caller, &asked).await {
         Ok(listed) => listed,
@@ -88,7 +88,7 @@ pub async fn show(
 pub async fn cards(
     State(app): State<App>,
     Watching(caller): Watching,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     match list(&app, &caller, &asked).await {
         Ok(listed) if listed.stamp == asked.stamp => StatusCode::NO_CONTENT.into_response(),
@@ -102,7 +102,7 @@ pub async fn card(
     State(app): State<App>,
     Watching(caller): Watching,
     Path(id): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     match one(&app, &caller, &id).await {
         Ok((approval, now)) => {
@@ -208,7 +208,7 @@ impl Listed {
     }
 }
 
-async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
+async fn list(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Listed> {
     let wanted = asked.wanted();
     let _room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
     let (pending, is_cut) = pending(app, &caller.tenant).await?;

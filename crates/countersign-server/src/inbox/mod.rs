@@ -4,7 +4,6 @@
 //! it.
 //! Not here: approval rules. Untrusted text reaches a page only through the templates' escaping.
 
-mod undo_and_reconcile;
 mod arguments;
 mod assets;
 mod card;
@@ -22,6 +21,7 @@ mod playground;
 mod session;
 mod sign_in;
 mod timeline;
+mod undo_and_reconcile;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -45,7 +45,10 @@ pub fn pages() -> Router<App> {
             get(arguments::arguments),
         )
         .route("/approvals/{id}/calls/{position}/result", get(arguments::result))
-        .route("/approvals/{id}/calls/{position}/undo", post(undo_and_reconcile::undo))
+        .route(
+            "/approvals/{id}/calls/{position}/undo",
+            post(undo_and_reconcile::undo),
+        )
         .route(
             "/approvals/{id}/calls/{position}/reconciliation",
             post(undo_and_reconcile::reconcile),

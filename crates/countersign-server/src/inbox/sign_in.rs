@@ -15,7 +15,7 @@ use crate::access::{Account, Link, Session};
 use crate::http::{ApiError, App, Client};
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Asked {
+pub struct PageQuery {
     code: Option<String>,
     next: Option<String>,
 }
@@ -29,7 +29,7 @@ pub struct Entered {
 }
 
 /// Renders the sign-in page.
-pub async fn form(Query(asked): Query<Asked>) -> Response {
+pub async fn form(Query(asked): Query<PageQuery>) -> Response {
     show(StatusCode::OK, asked.code.as_deref(), asked.next.as_deref(), None)
 }
 

@@ -19,7 +19,7 @@ use crate::http::{Answer, ApiError, App};
 const AGENT: &str = "inbox";
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Asked {
+pub struct UndoForm {
     #[serde(default)]
     key: String,
     /// Page that the form was on.
@@ -40,7 +40,7 @@ pub async fn undo(
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
     headers: HeaderMap,
-    Sent(asked): Sent<Asked>,
+    Sent(asked): Sent<UndoForm>,
 ) -> Response {
     if asked.from == "playground" {
         match playground::undo(&app, &caller, &id, position, headers.contains_key(FRAGMENT)).await {

@@ -11,7 +11,7 @@ use countersign::id::Actor;
 use countersign::state::{CallState, State};
 use countersign::store::{Filter, StoreError};
 
-use super::gateway::{Gateway, LOOKS_BACK, Wish};
+use super::gateway::{Gateway, LOOKS_BACK, ToolCallRequest};
 use super::lease::Standing;
 use super::server::Server;
 use super::upstreams::Origin;
@@ -81,9 +81,13 @@ impl Gateway {
     /// Returns true if a repeated call may get the answer of an existing approval for the same call: one of its own
     /// session, or any one if the server is stateless. A call that a dead process had started is also joined, so that
     /// its outcome is reported and nobody is asked again.
-    pub(super) async fn may_join(&self, wish: &Wish, approval: &Approval) -> Result<bool, StoreError> {
-        let server = wish.tool.split_once('/').map_or("", |(server, _)| server);
-        if wish.session == approval.session || self.resumes(server) {
+    pub(super) async fn may_join(
+        &self,
+        request: &ToolCallRequest,
+        approval: &Approval,
+    ) -> Result<bool, StoreError> {
+        let server = request.tool.split_once('/').map_or("", |(server, _)| server);
+        if request.session == approval.session || self.resumes(server) {
             return Ok(true);
         }
         let has_started = approval.state != State::Pending && !is_open(approval);

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::frame::{Frame, pick};
-use super::relay::{Relay, UnderWay};
+use super::relay::{InFlightCall, Relay};
 use super::wire;
 
 /// Minimum time to an answer; anything faster was not a person.
@@ -46,9 +46,9 @@ pub enum Said {
 impl Relay {
     /// Returns the question for the client, if its person may be asked about this approval and the client can show
     /// forms.
-    pub(super) async fn question(&self, under_way: &UnderWay, approval: &Approval) -> Option<Question> {
+    pub(super) async fn question(&self, in_flight: &InFlightCall, approval: &Approval) -> Option<Question> {
         let may = self.may_ask_about(approval);
-        let capabilities = match &under_way.call.says.capabilities {
+        let capabilities = match &in_flight.call.says.capabilities {
             Some(capabilities) => Some(capabilities.clone()),
             None => self.capabilities(),
         };
@@ -89,20 +89,20 @@ impl Relay {
     }
 
     /// Asks the client and records the decision. Returns when the client has answered or cannot answer.
-    pub(super) async fn ask(&self, under_way: &UnderWay, approval: &Approval, question: &Question) {
+    pub(super) async fn ask(&self, in_flight: &InFlightCall, approval: &Approval, question: &Question) {
         let (sender, answer) = oneshot::channel();
         let Some(id) = self.own_id() else {
             return;
         };
-        let asked = Asked {
+        let asked = OpenElicitation {
             relay: self,
-            back: under_way.back.clone(),
+            back: in_flight.back.clone(),
             id: id.clone(),
             is_open: true,
         };
         self.expects(id.clone(), sender);
         let params = form(approval, &question.text);
-        if under_way
+        if in_flight
             .back
             .send(wire::request(&id, "elicitation/create", &params))
             .await
@@ -149,20 +149,20 @@ impl Relay {
 }
 
 /// An elicitation without an answer yet. Dropping it cancels the request at the client.
-struct Asked<'r> {
+struct OpenElicitation<'r> {
     relay: &'r Relay,
     back: super::relay::Back,
     id: super::frame::Id,
     is_open: bool,
 }
 
-impl Asked<'_> {
+impl OpenElicitation<'_> {
     fn answered(mut self) {
         self.is_open = false;
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OpenElicitation<'_> {
     fn drop(&mut self) {
         if self.is_open {
             self.relay.expects_no_more(&self.id);

@@ -11,9 +11,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::frame::{pick, quote};
-use super::gateway::Put;
+use super::gateway::Disposition;
 use super::one_line::OneLine;
-use super::relay::{Relay, UnderWay};
+use super::relay::{InFlightCall, Relay};
 
 /// Prefix of the names of built-in tools.
 const PREFIX: &str = "countersign_";
@@ -70,16 +70,16 @@ pub fn definitions(with_approve: bool) -> String {
 }
 
 /// Runs a built-in tool. Returns `None` if the request was cancelled or the client has disconnected.
-pub async fn call(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
-    match under_way.call.tool.as_str() {
-        WAIT => wait(relay, under_way).await,
-        APPROVE if relay.gateway.settings.permission_prompt => approve(relay, under_way).await,
-        other => Some(under_way.form.failure(&format!("there is no tool `{other}`"))),
+pub async fn call(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Option<OneLine> {
+    match in_flight.call.tool.as_str() {
+        WAIT => wait(relay, in_flight).await,
+        APPROVE if relay.gateway.settings.permission_prompt => approve(relay, in_flight).await,
+        other => Some(in_flight.form.failure(&format!("there is no tool `{other}`"))),
     }
 }
 
-async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
-    let (call, form) = (&under_way.call, &under_way.form);
+async fn wait(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Option<OneLine> {
+    let (call, form) = (&in_flight.call, &in_flight.form);
     let named = pick(&call.arguments, ["approval"]).ok().and_then(|[id]| id);
     let named = named.and_then(|id| serde_json::from_str::<String>(id.get()).ok());
     let Some(id) = named.and_then(|id| id.parse::<ApprovalId>().ok()) else {
@@ -89,22 +89,22 @@ async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
         return Some(form.failure(&format!("there is no approval `{id}`")));
     }
     let waited = relay
-        .wait(under_way, id, Until::Finished, relay.holds_for())
+        .wait(in_flight, id, Until::Finished, relay.holds_for())
         .await?;
     Some(relay.waited(form, waited).await)
 }
 
 /// Answers a permission prompt. The client runs the tool itself, so it gets a yes with the exact input, or a no.
-async fn approve(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
-    let behaves = match asked(relay, under_way).await {
+async fn approve(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Option<OneLine> {
+    let behaves = match asked(relay, in_flight).await {
         Ok(input) => format!("{{\"behavior\":\"allow\",\"updatedInput\":{input}}}"),
         Err(reason) => format!("{{\"behavior\":\"deny\",\"message\":{}}}", quote(&reason)),
     };
-    (!under_way.cancelled.is_cancelled()).then(|| under_way.form.text(&behaves, false))
+    (!in_flight.cancelled.is_cancelled()).then(|| in_flight.form.text(&behaves, false))
 }
 
-async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, String> {
-    let call = &under_way.call;
+async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, String> {
+    let call = &in_flight.call;
     let [name, input] =
         pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
     let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
@@ -114,22 +114,26 @@ async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, Strin
         return Err("`tool_name` is a tool of the client's own, without `/`".to_owned());
     }
     let input = input.map(RawValue::get).ok_or("`input` is missing")?;
-    let wish = relay.wish(name, input.as_bytes().into());
-    let put = relay.gateway.put(wish).await.map_err(|error| error.to_string())?;
+    let request = relay.request(name, input.as_bytes().into());
+    let put = relay
+        .gateway
+        .put(request)
+        .await
+        .map_err(|error| error.to_string())?;
     let approval = match put {
-        Put::Pass(permit) => {
+        Disposition::Pass(permit) => {
             if let (Some(id), Some(token)) = (permit.call(), permit.token()) {
                 hand_over(relay, id, token).await?;
             }
             return Ok(input.to_owned());
         }
-        Put::Forbidden(reason) => return Err(reason),
-        Put::Held(approval) => approval,
+        Disposition::Forbidden(reason) => return Err(reason),
+        Disposition::Held(approval) => approval,
     };
     let gateway = &relay.gateway;
     relay.waits_for(&call.id, approval.id);
     let waited = relay
-        .wait(under_way, approval.id, Until::Decided, PROMPT)
+        .wait(in_flight, approval.id, Until::Decided, PROMPT)
         .await
         .ok_or("the client does not wait any more")?;
     let approval = match waited.map_err(|error| error.to_string())? {

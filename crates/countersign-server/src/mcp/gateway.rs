@@ -21,8 +21,8 @@ use countersign::store::{Filter, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::lease::Lease;
 use super::answer_history::Seen;
+use super::lease::Lease;
 use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};
@@ -77,7 +77,7 @@ type Turn = tokio::sync::Mutex<()>;
 
 /// A call request, as it is submitted to the gate.
 #[derive(Clone)]
-pub struct Wish {
+pub struct ToolCallRequest {
     /// The agent.
     pub agent: Agent,
     /// Credential of the agent.
@@ -97,7 +97,7 @@ pub struct Wish {
 }
 
 /// The gate's ruling on a call.
-pub enum Put {
+pub enum Disposition {
     /// The call may go to the server.
     Pass(Permit),
     /// The call may not run, for this reason.
@@ -165,33 +165,33 @@ impl Gateway {
     }
 
     /// Submits a call to the gate. A call that would be held joins an open or unreported approval of the same call.
-    pub async fn put(&self, wish: Wish) -> Result<Put, SubmitError> {
-        let is_slow = self.gate.policy().is_slow(&wish.tool, wish.arguments.len());
-        if !is_slow && !self.holds(&wish) {
-            return self.submit(wish, None).await;
+    pub async fn put(&self, request: ToolCallRequest) -> Result<Disposition, SubmitError> {
+        let is_slow = self.gate.policy().is_slow(&request.tool, request.arguments.len());
+        if !is_slow && !self.holds(&request) {
+            return self.submit(request, None).await;
         }
         // Serialize equal calls, so that the second finds what the first proposed.
-        let turn = self.turn(&wish);
+        let turn = self.turn(&request);
         let _mine = turn.lock().await;
-        match self.find_same(&wish).await? {
-            Some(same) => Ok(Put::Held(same)),
+        match self.find_same(&request).await? {
+            Some(same) => Ok(Disposition::Held(same)),
             None => {
                 // The gateway itself forwarded what tools answered, so it counts as heard.
-                let conversation = wish
+                let conversation = request
                     .seen
                     .conversation()
                     .map(VouchedConversation::recorded_by_host);
-                self.submit(wish, conversation).await
+                self.submit(request, conversation).await
             }
         }
     }
 
     /// Returns true if the policy holds the call.
-    pub fn holds(&self, wish: &Wish) -> bool {
+    pub fn holds(&self, request: &ToolCallRequest) -> bool {
         let asked = CallRequest {
-            tool: &wish.tool,
-            arguments: &wish.arguments,
-            definition: Definition::read(wish.definition),
+            tool: &request.tool,
+            arguments: &request.arguments,
+            definition: Definition::read(request.definition),
             salt: &[],
             before: None,
             working_folder: None,
@@ -201,25 +201,25 @@ impl Gateway {
 
     async fn submit(
         &self,
-        wish: Wish,
+        request: ToolCallRequest,
         conversation: Option<VouchedConversation>,
-    ) -> Result<Put, SubmitError> {
-        let run = self.run_of(&wish.tool).clone();
+    ) -> Result<Disposition, SubmitError> {
+        let run = self.run_of(&request.tool).clone();
         let call = SubmittedCall {
-            tool: wish.tool,
-            arguments: wish.arguments,
-            definition: Definition::read(wish.definition),
+            tool: request.tool,
+            arguments: request.arguments,
+            definition: Definition::read(request.definition),
             secret: None,
             working_folder: None,
         };
         let submission = Submission {
             tenant: self.tenant.clone(),
-            agent: wish.agent,
-            requester: wish.requester,
-            on_behalf_of: wish.on_behalf_of,
+            agent: request.agent,
+            requester: request.requester,
+            on_behalf_of: request.on_behalf_of,
             channel: None,
             run: Some(run),
-            session: wish.session,
+            session: request.session,
             claim: None,
             key: None,
             conversation,
@@ -227,25 +227,25 @@ impl Gateway {
         };
         let mut submitted = self.gate.submit(submission).await?;
         match (submitted.calls.pop(), submitted.approval) {
-            (Some(Ruled::Pass(permit)), _) => Ok(Put::Pass(permit)),
+            (Some(Ruled::Pass(permit)), _) => Ok(Disposition::Pass(permit)),
             // Cannot happen without an idempotency key; do not run it in any case.
             (Some(Ruled::PassedBefore(_)), _) => {
-                Ok(Put::Forbidden("the same call has run before".to_owned()))
+                Ok(Disposition::Forbidden("the same call has run before".to_owned()))
             }
             (Some(Ruled::Forbidden { reason } | Ruled::Malformed { reason }), _) => {
-                Ok(Put::Forbidden(reason))
+                Ok(Disposition::Forbidden(reason))
             }
-            (Some(Ruled::Held(_)), Some(approval)) => Ok(Put::Held(approval)),
+            (Some(Ruled::Held(_)), Some(approval)) => Ok(Disposition::Held(approval)),
             _ => Err(StoreError::Impossible("the gate ruled on nothing".to_owned()).into()),
         }
     }
 
     /// Finds an approval of the same call that is open, or whose end was not reported to the client.
-    async fn find_same(&self, wish: &Wish) -> Result<Option<SharedApproval>, StoreError> {
+    async fn find_same(&self, request: &ToolCallRequest) -> Result<Option<SharedApproval>, StoreError> {
         let filter = Filter {
             asked: true,
-            run: Some(self.run_of(&wish.tool).clone()),
-            agent: Some(wish.agent.clone()),
+            run: Some(self.run_of(&request.tool).clone()),
+            agent: Some(request.agent.clone()),
             limit: Some(LOOKS_BACK),
             ..Filter::default()
         };
@@ -253,8 +253,8 @@ impl Gateway {
         let listed = self.gate.store().list(&self.tenant, &filter).await?;
         // Newest first; only the newest one that may be joined counts.
         let mut same = None;
-        for approval in listed.into_iter().filter(|approval| is_same(wish, approval)) {
-            if self.may_join(wish, &approval).await? {
+        for approval in listed.into_iter().filter(|approval| is_same(request, approval)) {
+            if self.may_join(request, &approval).await? {
                 same = Some(approval);
                 break;
             }
@@ -271,8 +271,12 @@ impl Gateway {
         Ok(told.is_none().then_some(same))
     }
 
-    fn turn(&self, wish: &Wish) -> Arc<Turn> {
-        let key = (wish.agent.clone(), wish.tool.clone(), wish.arguments.clone());
+    fn turn(&self, request: &ToolCallRequest) -> Arc<Turn> {
+        let key = (
+            request.agent.clone(),
+            request.tool.clone(),
+            request.arguments.clone(),
+        );
         let mut proposing = open(&self.proposing);
         if let Some(turn) = proposing.get(&key).and_then(Weak::upgrade) {
             return turn;
@@ -394,17 +398,17 @@ fn told(approval: ApprovalId) -> String {
 }
 
 /// Returns true if an approval is about the same call.
-pub fn is_same(wish: &Wish, approval: &Approval) -> bool {
+pub fn is_same(request: &ToolCallRequest, approval: &Approval) -> bool {
     let [call] = approval.calls.as_slice() else {
         return false;
     };
     // Compare with what the agent asked for, also if a person edited it.
     let proposed = call.original.as_ref().unwrap_or(&call.arguments);
-    call.tool.as_str() == wish.tool
-        && *proposed.as_bytes() == *wish.arguments
-        && call.definition == Definition::read(wish.definition)
-        && approval.requester == wish.requester
-        && approval.on_behalf_of == wish.on_behalf_of
+    call.tool.as_str() == request.tool
+        && *proposed.as_bytes() == *request.arguments
+        && call.definition == Definition::read(request.definition)
+        && approval.requester == request.requester
+        && approval.on_behalf_of == request.on_behalf_of
         && approval.erased_at.is_none()
 }
 

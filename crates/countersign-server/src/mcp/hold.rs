@@ -17,7 +17,7 @@ use super::answer::Form;
 use super::ask::Question;
 use super::call::without_round;
 use super::one_line::OneLine;
-use super::relay::{Relay, UnderWay};
+use super::relay::{InFlightCall, Relay};
 use super::round::Round;
 use super::task::takes_tasks;
 use super::upstreams::Origin;
@@ -36,11 +36,11 @@ impl Relay {
     /// or the client has disconnected.
     pub(super) async fn hold(
         self: &Arc<Self>,
-        under_way: &UnderWay,
+        in_flight: &InFlightCall,
         definition: Option<Hash>,
         approval: SharedApproval,
     ) -> Option<OneLine> {
-        let call = &under_way.call;
+        let call = &in_flight.call;
         // Lives until the call is answered or the request is cancelled.
         let request = Arc::new(());
         let origin = Origin {
@@ -52,65 +52,65 @@ impl Relay {
         self.gateway.follow(&approval, origin);
         self.waits_for(&call.id, approval.id);
         announce(&approval, &self.gateway.settings.place_words);
-        let is_modern = under_way.form.is_modern;
+        let is_modern = in_flight.form.is_modern;
         let capabilities = call.says.capabilities.as_deref().unwrap_or_default();
         let wants_task = match is_modern {
             true => takes_tasks(capabilities.as_bytes()) && !approval.is_finished(),
             false => call.wants_task,
         };
         if wants_task {
-            return Some(under_way.form.task(&approval));
+            return Some(in_flight.form.task(&approval));
         }
-        if is_modern && let Round::Answer(answer) = self.round(under_way, &approval).await {
+        if is_modern && let Round::Answer(answer) = self.round(in_flight, &approval).await {
             return Some(answer);
         }
         let question = match is_modern {
             true => None,
-            false => self.question(under_way, &approval).await,
+            false => self.question(in_flight, &approval).await,
         };
         let waited = match question {
-            Some(question) => self.wait_and_ask(under_way, &approval, &question).await?,
+            Some(question) => self.wait_and_ask(in_flight, &approval, &question).await?,
             None => {
-                self.wait_finished(under_way, approval.id, self.holds_for())
+                self.wait_finished(in_flight, approval.id, self.holds_for())
                     .await?
             }
         };
-        Some(self.waited(&under_way.form, waited).await)
+        Some(self.waited(&in_flight.form, waited).await)
     }
 
     /// Waits and asks the person at the client meanwhile; the first decision counts. An open elicitation shows the
     /// client why it waits, so the wait may be longer than usual.
     async fn wait_and_ask(
         &self,
-        under_way: &UnderWay,
+        in_flight: &InFlightCall,
         approval: &SharedApproval,
         question: &Question,
     ) -> Option<Result<Waited, StoreError>> {
         let began = Instant::now();
         tokio::select! {
             biased;
-            waited = self.wait_finished(under_way, approval.id, LONGEST_QUESTION) => return waited,
-            () = self.ask(under_way, approval, question) => {}
+            waited = self.wait_finished(in_flight, approval.id, LONGEST_QUESTION) => return waited,
+            () = self.ask(in_flight, approval, question) => {}
         }
         // If the elicitation decided, the call is about to end. Otherwise treat the client as one that cannot be asked.
         let left = self.holds_for().saturating_sub(began.elapsed()).max(JUST_DECIDED);
-        self.wait_finished(under_way, approval.id, left).await
+        self.wait_finished(in_flight, approval.id, left).await
     }
 
     async fn wait_finished(
         &self,
-        under_way: &UnderWay,
+        in_flight: &InFlightCall,
         id: ApprovalId,
         limit: Duration,
     ) -> Option<Result<Waited, StoreError>> {
-        self.wait(under_way, id, Until::Finished, limit).await
+        self.wait(in_flight, id, Until::Finished, limit).await
     }
 
     /// Waits for an approval and sends progress to the client meanwhile. Returns `None` if the request was cancelled or
     /// the client has disconnected.
     pub(super) async fn wait(
         &self,
-        under_way: &UnderWay,
+        in_flight: &InFlightCall,
         id: ApprovalId,
         until: Until,
         limit: Duration,
@@ -127,16 +127,16 @@ impl Relay {
                     let gone = "the gateway's store takes no more writes, and the gateway ends";
                     return Some(Err(StoreError::Stopped(gone.to_owned())));
                 }
-                () = under_way.cancelled.cancelled() => return None,
+                () = in_flight.cancelled.cancelled() => return None,
                 // The client has disconnected.
-                () = under_way.back.closed() => return None,
+                () = in_flight.back.closed() => return None,
                 _ = ticks.tick() => {
                     count += 1;
                     let message = format!("waiting for a person to decide ({})", id.short());
-                    let progress = under_way.call.progress.as_ref();
+                    let progress = in_flight.call.progress.as_ref();
                     // A client without a progress token still gets a keepalive.
                     let sign = progress.map(|token| wire::progress(token, count, &message));
-                    let _ = under_way.back.send(sign.unwrap_or_else(OneLine::sign_of_life)).await;
+                    let _ = in_flight.back.send(sign.unwrap_or_else(OneLine::sign_of_life)).await;
                 }
             }
         }

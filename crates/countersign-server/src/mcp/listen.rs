@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::child::Launch;
 use super::gateway::Gateway;
-use super::http::{Callers, Endpoint, Way};
+use super::http::{Callers, Endpoint, HttpTarget};
 use super::multiplexer::Spec;
 use crate::failure::{Exit, Failure};
 use crate::http::AllowedHosts;
@@ -21,16 +21,16 @@ use crate::stop::Stop;
 const PATH: &str = "/mcp";
 
 /// The upstream servers of an endpoint.
-pub enum Behind {
+pub enum Servers {
     /// A server over streamable HTTP.
-    Address(Way),
+    Address(HttpTarget),
     /// A command, started for each session.
     Command(Launch),
     /// Several servers, connected to separately for each session.
     Several(Vec<Spec>),
 }
 
-impl Behind {
+impl Servers {
     /// Creates the endpoint in front of these servers.
     pub fn endpoint(
         self,
@@ -40,9 +40,9 @@ impl Behind {
         callers: Callers,
     ) -> Endpoint {
         match self {
-            Behind::Address(way) => Endpoint::at_address(gateway, name, hosts, callers, way),
-            Behind::Command(launch) => Endpoint::for_command(gateway, name, hosts, callers, launch),
-            Behind::Several(specs) => Endpoint::for_several(gateway, name, hosts, callers, specs),
+            Servers::Address(way) => Endpoint::at_address(gateway, name, hosts, callers, way),
+            Servers::Command(launch) => Endpoint::for_command(gateway, name, hosts, callers, launch),
+            Servers::Several(specs) => Endpoint::for_several(gateway, name, hosts, callers, specs),
         }
     }
 }
@@ -66,7 +66,7 @@ pub async fn run(
     gateway: Arc<Gateway>,
     name: String,
     callers: Callers,
-    behind: Behind,
+    behind: Servers,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     let address = listener

@@ -13,12 +13,12 @@ mod answer;
 mod ask;
 mod backoff;
 mod bad;
-mod startup;
 mod call;
 mod child;
 mod continuation;
 mod frame;
 mod gateway;
+mod startup;
 /// Returns the option that names the gateway's store, by its full path: clients start servers in any folder.
 fn place_words(global: &Global) -> String {
     let store = global.store();
@@ -34,6 +34,8 @@ fn place_words(global: &Global) -> String {
     named.place_words()
 }
 
+mod answer_history;
+mod builtin_tools;
 #[cfg(test)]
 #[path = "../../tests/mcp/generator.rs"]
 mod generator;
@@ -43,19 +45,17 @@ mod init;
 mod lease;
 mod lines;
 mod listen;
+mod multiplexer;
 mod name;
 mod one_line;
-mod builtin_tools;
 mod params;
 mod pinned;
 mod relay;
 mod restart;
 mod round;
-mod answer_history;
 mod server;
 mod server_task;
 mod settings;
-mod multiplexer;
 mod stdio;
 mod task;
 mod tools;
@@ -81,15 +81,15 @@ use crate::output::{self, Output};
 use crate::policy::record::Change;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
-use crate::{desk, environment, identity, policy, serve, store};
-use startup::Begun;
+use crate::{backend, environment, identity, policy, serve, store};
 use gateway::Gateway;
-use http::{Callers, Heard, HttpUpstream, Way};
+use http::{Callers, Heard, HttpTarget, HttpUpstream};
 use lease::{LEASE, Lease};
 use lines::{Lines, Read};
 use relay::{Back, Next, Relay, Who};
 use restart::Restarting;
 use server::Server;
+use startup::StartedServers;
 use tokio_util::sync::CancellationToken;
 use upstreams::Upstreams;
 
@@ -108,7 +108,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     }
     let who = who(global, &options)?;
     let specs = startup::specs(&options)?;
-    let tenant = desk::tenant(global)?;
+    let tenant = backend::tenant(global)?;
     let loaded = policy::load(global.policy.as_deref())?;
     if loaded.file.is_none() {
         let message = "there is no policy: every tool call is held; make one with `countersign policy init`";
@@ -159,7 +159,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             let (name, behind) = startup::behind(specs)?;
             listen::run(listener, gateway, name, callers, behind, output).await
         }
-        (None, Some(Begun::Command(name, launch, started))) => {
+        (None, Some(StartedServers::Command(name, launch, started))) => {
             let (server, incarnations) = Restarting::new(gateway.clone(), who, name, launch, started).await?;
             let serve = |to_client| server.clone().hear(incarnations, to_client);
             let clients = |lines, back| server.client(lines, back);
@@ -172,8 +172,10 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             )
             .await
         }
-        (None, Some(Begun::Address(name, way))) => remote(gateway, name, who, way).await,
-        (None, Some(Begun::Several(connections))) => multiplexer::run(gateway, &who, connections).await,
+        (None, Some(StartedServers::Address(name, way))) => remote(gateway, name, who, way).await,
+        (None, Some(StartedServers::Several(connections))) => {
+            multiplexer::run(gateway, &who, connections).await
+        }
         (None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
     }
 }
@@ -236,7 +238,7 @@ where
 }
 
 /// Runs the gateway between standard input and output and a server over streamable HTTP.
-async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: Way) -> Result<Exit, Failure> {
+async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: HttpTarget) -> Result<Exit, Failure> {
     let (heard, messages) = mpsc::channel(lines::QUEUE);
     let upstream = HttpUpstream::new(way, heard, Arc::default());
     let server = Arc::new(Server::new(name, Box::new(upstream)));

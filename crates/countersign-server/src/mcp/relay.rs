@@ -21,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{Form, SPOKE_FOR_US, speaks_for_us};
+use super::answer_history::{Asked, Seen};
 use super::bad::Bad;
 use super::call::{Says, ToolCall, name_of};
 use super::continuation::Continuations;
 use super::frame::{Frame, Id, Kind, pick};
-use super::gateway::{Gateway, Wish};
+use super::gateway::{Gateway, ToolCallRequest};
 use super::lines::Read;
 use super::one_line::OneLine;
-use super::answer_history::{Asked, Seen};
 use super::server::{OWN, Server, is_own};
 use super::wire;
 use crate::output;
@@ -98,7 +98,7 @@ enum Adds {
 }
 
 /// An in-flight tool call.
-pub struct UnderWay {
+pub struct InFlightCall {
     /// The call as the client sent it.
     pub call: ToolCall,
     /// Format of the answer.
@@ -438,8 +438,8 @@ impl Relay {
     }
 
     /// Creates a call request by this client.
-    pub fn wish(&self, tool: String, arguments: Arc<[u8]>) -> Wish {
-        Wish {
+    pub fn request(&self, tool: String, arguments: Arc<[u8]>) -> ToolCallRequest {
+        ToolCallRequest {
             agent: self.agent(),
             requester: self.who.requester.clone(),
             on_behalf_of: self.who.on_behalf_of.clone(),

@@ -22,7 +22,7 @@ use super::gateway::Gateway;
 use super::lines::{Lines, Read};
 use super::relay::{Back, Next, Relay, Who};
 use super::server::Server;
-use super::{ended_at_once, next, builtin_tools, wire};
+use super::{builtin_tools, ended_at_once, next, wire};
 use crate::duration;
 use crate::failure::Exit;
 use crate::output;

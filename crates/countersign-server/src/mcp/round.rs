@@ -20,9 +20,9 @@ use super::answer::Form;
 use super::ask::{self, FASTEST, Said};
 use super::call::ToolCall;
 use super::frame::{pick, quote};
-use super::gateway::{Wish, is_same};
+use super::gateway::{ToolCallRequest, is_same};
 use super::one_line::OneLine;
-use super::relay::{Relay, UnderWay};
+use super::relay::{InFlightCall, Relay};
 use super::wire;
 
 /// Prefix of our states; servers have their own.
@@ -45,12 +45,12 @@ pub fn is_ours(state: &str) -> bool {
 
 impl Relay {
     /// Asks the question, or records the answer that the call carries.
-    pub(super) async fn round(&self, under_way: &UnderWay, approval: &SharedApproval) -> Round {
-        let form = &under_way.form;
-        let given = under_way.call.state.as_deref().filter(|state| is_ours(state));
+    pub(super) async fn round(&self, in_flight: &InFlightCall, approval: &SharedApproval) -> Round {
+        let form = &in_flight.form;
+        let given = in_flight.call.state.as_deref().filter(|state| is_ours(state));
         let played = match given {
-            None => self.put_question(under_way, approval).await,
-            Some(state) => self.take_answer(under_way, approval, state).await,
+            None => self.put_question(in_flight, approval).await,
+            Some(state) => self.take_answer(in_flight, approval, state).await,
         };
         match played {
             Ok(round) => round,
@@ -58,21 +58,21 @@ impl Relay {
         }
     }
 
-    async fn put_question(&self, under_way: &UnderWay, approval: &Approval) -> Result<Round, StoreError> {
+    async fn put_question(&self, in_flight: &InFlightCall, approval: &Approval) -> Result<Round, StoreError> {
         if approval.state != State::Pending {
             return Ok(Round::Wait);
         }
-        let Some(question) = self.question(under_way, approval).await else {
+        let Some(question) = self.question(in_flight, approval).await else {
             return Ok(Round::Wait);
         };
         let state = self.new_state(&question.card, approval.expires_at).await?;
         let params = ask::form(approval, &question.text);
-        Ok(Round::Answer(under_way.form.input_required(&state, &params)))
+        Ok(Round::Answer(in_flight.form.input_required(&state, &params)))
     }
 
     async fn take_answer(
         &self,
-        under_way: &UnderWay,
+        in_flight: &InFlightCall,
         approval: &SharedApproval,
         state: &str,
     ) -> Result<Round, StoreError> {
@@ -82,15 +82,15 @@ impl Relay {
         let kept = taken.as_ref().and_then(kept);
         let Some((card, began)) = kept.filter(|(card, _)| *card == WholeCard::shown(approval)) else {
             let problem = "this `requestState` was used before";
-            let id = Some(under_way.form.id.as_str());
+            let id = Some(in_flight.form.id.as_str());
             return Ok(Round::Answer(wire::error(id, wire::INVALID_PARAMS, problem)));
         };
-        let answers = under_way.call.answers.as_deref().unwrap_or("{}");
+        let answers = in_flight.call.answers.as_deref().unwrap_or("{}");
         let answer = pick(answers.as_bytes(), [QUESTION])
             .ok()
             .and_then(|[answer]| answer);
         let Some(answer) = answer else {
-            return self.put_question(under_way, approval).await;
+            return self.put_question(in_flight, approval).await;
         };
         let took = store.now().await?.as_micros().saturating_sub(began);
         let is_fast = u64::try_from(took).map_or(true, |took| Duration::from_micros(took) < FASTEST);
@@ -103,7 +103,7 @@ impl Relay {
     }
 
     /// Returns true if the state that a call carries was issued for this very call.
-    pub(super) async fn is_round_of(&self, call: &ToolCall, wish: &Wish) -> bool {
+    pub(super) async fn is_round_of(&self, call: &ToolCall, request: &ToolCallRequest) -> bool {
         let store = self.gateway.gate.store();
         let state = call.state.as_deref().unwrap_or_default();
         let Ok(Some(entry)) = store.entry(Kind::Setting, &key(state)).await else {
@@ -113,7 +113,7 @@ impl Relay {
             return false;
         };
         let approval = self.own_approval(card.approval()).await;
-        approval.is_some_and(|approval| is_same(wish, &approval))
+        approval.is_some_and(|approval| is_same(request, &approval))
     }
 
     /// Creates a one-time state that stands for the card which the question shows.

@@ -16,9 +16,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::answer::{is_our_task, speaks_for_us};
 use super::bad::Bad;
+use super::builtin_tools;
 use super::frame::{Frame, Id, Kind, members, pick, quote};
 use super::one_line::OneLine;
-use super::builtin_tools;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;

@@ -9,8 +9,8 @@ use countersign::hash::Hash;
 use countersign::id::Run;
 
 use super::child::{self, Child, Launch};
-use super::http::Way;
-use super::listen::Behind;
+use super::http::HttpTarget;
+use super::listen::Servers;
 use super::multiplexer::{self, At, Spec};
 use super::{bad_name, name};
 use crate::cli::Mcp;
@@ -48,37 +48,41 @@ pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
 }
 
 /// Servers that were started for a client on standard input.
-pub enum Begun {
+pub enum StartedServers {
     /// One server, started by a command: its name, command and process.
     Command(String, Launch, child::Started),
     /// One server over streamable HTTP.
-    Address(String, Way),
+    Address(String, HttpTarget),
     /// Several servers behind the multiplexer.
     Several(multiplexer::Connections),
 }
 
 /// Starts or connects to the servers. A single server gets no multiplexer, even if a file names it.
-pub fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
+pub fn begin(specs: &[Spec]) -> Result<StartedServers, Failure> {
     match specs {
         [Spec { name, at, .. }] => Ok(match at {
-            At::Command(launch) => Begun::Command(name.clone(), launch.clone(), Child::start(launch)?),
-            At::Address(url, token) => Begun::Address(name.clone(), multiplexer::way(url, token.as_deref())?),
+            At::Command(launch) => {
+                StartedServers::Command(name.clone(), launch.clone(), Child::start(launch)?)
+            }
+            At::Address(url, token) => {
+                StartedServers::Address(name.clone(), multiplexer::way(url, token.as_deref())?)
+            }
         }),
-        several => Ok(Begun::Several(multiplexer::connect(several)?)),
+        several => Ok(StartedServers::Several(multiplexer::connect(several)?)),
     }
 }
 
 /// Returns the servers behind an HTTP endpoint and the endpoint's name.
-pub fn behind(specs: Vec<Spec>) -> Result<(String, Behind), Failure> {
+pub fn behind(specs: Vec<Spec>) -> Result<(String, Servers), Failure> {
     match <[Spec; 1]>::try_from(specs) {
         Ok([Spec { name, at, .. }]) => {
             let behind = match at {
-                At::Command(launch) => Behind::Command(launch),
-                At::Address(url, token) => Behind::Address(multiplexer::way(&url, token.as_deref())?),
+                At::Command(launch) => Servers::Command(launch),
+                At::Address(url, token) => Servers::Address(multiplexer::way(&url, token.as_deref())?),
             };
             Ok((name, behind))
         }
-        Err(specs) => Ok((SEVERAL.to_owned(), Behind::Several(specs))),
+        Err(specs) => Ok((SEVERAL.to_owned(), Servers::Several(specs))),
     }
 }
 

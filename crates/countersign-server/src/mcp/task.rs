@@ -135,14 +135,14 @@ fn stands(approval: &Approval) -> Option<&'static str> {
 }
 
 /// A request about a task.
-struct Asked {
+struct TaskRequest {
     raw_id: String,
     method: String,
     params: Bytes,
     says: Says,
 }
 
-impl Asked {
+impl TaskRequest {
     fn is_modern(&self) -> bool {
         self.says.is_modern()
     }
@@ -174,7 +174,7 @@ impl Relay {
         let named = named.and_then(|id| serde_json::from_str::<String>(id.get()).ok());
         let ours = named.as_deref().and_then(|id| id.strip_prefix(PREFIX));
         let raw_id = frame.part(&frame.id).map(String::from_utf8_lossy);
-        let asked = Asked {
+        let asked = TaskRequest {
             raw_id: raw_id.unwrap_or_default().into_owned(),
             method: method.to_owned(),
             params: frame.shared(&frame.params).unwrap_or_default(),
@@ -201,7 +201,7 @@ impl Relay {
         true
     }
 
-    async fn task(&self, asked: &Asked, id: ApprovalId, back: &Back) -> Option<OneLine> {
+    async fn task(&self, asked: &TaskRequest, id: ApprovalId, back: &Back) -> Option<OneLine> {
         let capabilities = asked.says.capabilities.as_deref().unwrap_or_default();
         if asked.is_modern() && !takes_tasks(capabilities.as_bytes()) {
             return Some(wire::missing_capability(&asked.raw_id, EXTENSION));
@@ -217,7 +217,7 @@ impl Relay {
     }
 
     /// Returns a task with its result, if it has one.
-    async fn task_now(&self, asked: &Asked, approval: &Approval) -> OneLine {
+    async fn task_now(&self, asked: &TaskRequest, approval: &Approval) -> OneLine {
         let status = status(approval);
         if status == "working" {
             let behind = self.gateway.upstreams.task(approval.id);
@@ -260,7 +260,7 @@ impl Relay {
     }
 
     /// Waits for the end of a task with keepalives, and returns the answer that the call itself would have got.
-    async fn task_result(&self, asked: &Asked, id: ApprovalId, back: &Back) -> OneLine {
+    async fn task_result(&self, asked: &TaskRequest, id: ApprovalId, back: &Back) -> OneLine {
         let gateway = &self.gateway;
         while !back.is_closed() {
             let waited = gateway
@@ -280,7 +280,7 @@ impl Relay {
         }
     }
 
-    async fn cancel_task(&self, asked: &Asked, approval: &SharedApproval) -> Option<OneLine> {
+    async fn cancel_task(&self, asked: &TaskRequest, approval: &SharedApproval) -> Option<OneLine> {
         let gateway = &self.gateway;
         let id = approval.id;
         if approval.is_finished() {
@@ -309,7 +309,7 @@ impl Relay {
     }
 
     /// Passes the client's answers to the server's task. Our own tasks ask nothing.
-    async fn tell_task(&self, asked: &Asked, id: ApprovalId) -> OneLine {
+    async fn tell_task(&self, asked: &TaskRequest, id: ApprovalId) -> OneLine {
         let Some(behind) = self.gateway.upstreams.task(id) else {
             return asked.done();
         };

@@ -3,15 +3,15 @@
 use std::sync::mpsc::Sender;
 
 /// Printer channel, and the buffered incomplete line.
-pub struct Above {
+pub struct AbovePrompt {
     printer: Sender<String>,
     is_colored: bool,
     begun: String,
 }
 
-impl Above {
-    pub fn new(printer: Sender<String>, is_colored: bool) -> Above {
-        Above {
+impl AbovePrompt {
+    pub fn new(printer: Sender<String>, is_colored: bool) -> AbovePrompt {
+        AbovePrompt {
             printer,
             is_colored,
             begun: String::new(),
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn only_whole_lines_are_printed_above_and_the_rest_at_the_end() {
         let (printer, printed) = std::sync::mpsc::channel();
-        let mut above = Above::new(printer, false);
+        let mut above = AbovePrompt::new(printer, false);
         for text in ["\u{1b}[1mDo", "ne!\u{1b}[0m It", " is\nthere\nand", " more"] {
             above.text(text);
         }

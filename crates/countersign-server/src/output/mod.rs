@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::cli::Color;
 use crate::failure::{Exit, Failure};
-use above_prompt::Above;
+use above_prompt::AbovePrompt;
 use foreign::Foreign;
 use layout::{Layout, lay};
 
@@ -43,7 +43,7 @@ pub struct Output {
     color: ColorChoice,
     is_terminal: bool,
     /// Set while a person is typing: output is then printed above the prompt.
-    above: Option<Above>,
+    above: Option<AbovePrompt>,
     layout: Layout,
     /// Rows printed by other means than standard output.
     other_rows: usize,
@@ -118,7 +118,7 @@ impl Output {
         }
         let color = AutoStream::new(std::io::stdout(), self.color).current_choice();
         let is_colored = color != ColorChoice::Never;
-        self.above = printer.map(|printer| Above::new(printer, is_colored));
+        self.above = printer.map(|printer| AbovePrompt::new(printer, is_colored));
     }
 
     /// Prints text with marked untrusted text, wrapped for the screen. In JSON mode the text is printed unchanged.

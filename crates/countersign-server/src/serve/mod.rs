@@ -39,7 +39,7 @@ use crate::output::Output;
 use crate::policy::record::Change;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
-use crate::{access, desk, inbox, keys, pace, store};
+use crate::{access, backend, inbox, keys, pace, store};
 
 /// Longest wait of a shutdown for running calls.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
@@ -93,7 +93,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     }
     let gate = pace::paced(gate);
     gate.requeue_outcomes(unrecorded.unwrap_or_default());
-    let tenant = desk::tenant(global)?;
+    let tenant = backend::tenant(global)?;
     let joined = Node::join(gate.store(), &tenant, policy, change).await?;
     if joined.is_new_policy {
         output.notice(

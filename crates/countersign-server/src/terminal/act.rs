@@ -1,4 +1,4 @@
-//! Handles key presses: everything that needs neither the desk nor the terminal.
+//! Handles key presses: everything that needs neither the backend nor the terminal.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::editor::Edited;
 use super::state::{Inbox, Mode};
-use crate::desk::Deciding;
+use crate::backend::Deciding;
 use crate::output::once;
 
 /// Maximum bytes of a comment, as in the API.
@@ -15,7 +15,7 @@ const LONGEST_COMMENT: usize = 4096;
 /// Message when `a` is pressed too early.
 const UNSEEN: &str = "not every row of the card was on this screen yet: PgDn";
 
-/// Action that needs the desk or the terminal.
+/// Action that needs the backend or the terminal.
 pub enum Act {
     /// Quits the inbox.
     Leave,

@@ -1,6 +1,6 @@
 //! Full-screen inbox on the terminal: pending approvals, the same card as everywhere, and keys to decide.
 //!
-//! Enters: a desk, key presses, and events. Leaves: decisions, each bound to the digest that was on the screen; and the
+//! Enters: a backend, key presses, and events. Leaves: decisions, each bound to the digest that was on the screen; and the
 //! terminal restored, however this ends.
 //! INVARIANT: foreign text reaches the screen escaped and as text, never as control bytes for the terminal (X15).
 
@@ -26,8 +26,8 @@ use self::act::Act;
 use self::keys::Keys;
 use self::screen::Looks;
 use self::state::Inbox;
+use crate::backend::{Backend, Followed, Wanted};
 use crate::cli::{Color, Global};
-use crate::desk::{Desk, Followed, Wanted};
 use crate::failure::{Exit, Failure};
 use crate::output::foreign::shown;
 use crate::output::{Output, once};
@@ -44,23 +44,28 @@ pub async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
         return Err(Failure::usage("the inbox needs a terminal")
             .hint("use `countersign list`, `show` and `watch` in scripts"));
     }
-    let desk = Desk::open_with(global, Missing::Create, Watch::Others, None).await?;
+    let backend = Backend::open_with(global, Missing::Create, Watch::Others, None).await?;
     let mut inbox = Inbox::new(Instant::now());
-    // Report errors of the desk before the screen is taken over.
-    refresh(&desk, &mut inbox).await?;
+    // Report errors of the backend before the screen is taken over.
+    refresh(&backend, &mut inbox).await?;
     let looks = Looks {
         place: global.server.clone().unwrap_or_else(|| "this machine".to_owned()),
         has_colors: global.color != Color::Never && std::env::var_os("NO_COLOR").is_none(),
     };
     let mut screen = Screen::take()?;
-    let ended = look(&desk, &mut inbox, &looks, &mut screen).await;
+    let ended = look(&backend, &mut inbox, &looks, &mut screen).await;
     drop(screen);
     ended
 }
 
-async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen) -> Result<Exit, Failure> {
+async fn look(
+    backend: &Backend,
+    inbox: &mut Inbox,
+    looks: &Looks,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
     let (sender, mut news) = channel(256);
-    let following = follow(desk, sender);
+    let following = follow(backend, sender);
     tokio::pin!(following);
     let mut is_following = true;
     let mut ticks = tokio::time::interval(TICK);
@@ -68,7 +73,7 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| broken(&error))?;
     let mut hung_up = signal(SignalKind::hangup()).map_err(|error| broken(&error))?;
     loop {
-        complete(desk, inbox).await;
+        complete(backend, inbox).await;
         screen.draw(inbox, looks)?;
         tokio::select! {
             event = screen.keys.next() => match event {
@@ -78,7 +83,7 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
                     if act == Act::Leave {
                         return Ok(Exit::Done);
                     }
-                    perform(desk, inbox, looks, screen, act).await?;
+                    perform(backend, inbox, looks, screen, act).await?;
                 }
             },
             Some(followed) = news.recv() => {
@@ -87,7 +92,7 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
                     is_changed |= note(inbox, followed);
                 }
                 if is_changed {
-                    refresh_or_say(desk, inbox).await;
+                    refresh_or_say(backend, inbox).await;
                     looked_at = Instant::now();
                 }
             }
@@ -101,7 +106,7 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
                     std::process::exit(i32::from(Exit::Done.code()));
                 }
                 if looked_at.elapsed() > LOOKS_AGAIN {
-                    refresh_or_say(desk, inbox).await;
+                    refresh_or_say(backend, inbox).await;
                     looked_at = Instant::now();
                 }
             }
@@ -112,8 +117,8 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
 }
 
 /// Sends events to the inbox. Returns only on failure.
-async fn follow(desk: &Desk, news: Sender<Followed>) -> Failure {
-    let mut following = match desk.follow(Wanted::default()).await {
+async fn follow(backend: &Backend, news: Sender<Followed>) -> Failure {
+    let mut following = match backend.follow(Wanted::default()).await {
         Ok(following) => following,
         Err(failure) => return failure,
     };
@@ -153,7 +158,7 @@ fn read(inbox: &mut Inbox, event: Event) -> Option<Act> {
 }
 
 async fn perform(
-    desk: &Desk,
+    backend: &Backend,
     inbox: &mut Inbox,
     looks: &Looks,
     screen: &mut Screen,
@@ -161,12 +166,12 @@ async fn perform(
 ) -> Result<(), Failure> {
     match act {
         Act::Leave => {}
-        Act::Refresh => refresh_or_say(desk, inbox).await,
+        Act::Refresh => refresh_or_say(backend, inbox).await,
         Act::Decide(deciding) => {
             inbox.say("deciding…");
             screen.draw(inbox, looks)?;
             let id = deciding.id().short();
-            match desk.decide(*deciding).await {
+            match backend.decide(*deciding).await {
                 Ok(approval) => {
                     inbox.say(format!(
                         "{} {id}: {}",
@@ -180,7 +185,7 @@ async fn perform(
                     inbox.complain(format!("{}{}", once(&failure.message), hint.unwrap_or_default()));
                 }
             }
-            refresh_or_say(desk, inbox).await;
+            refresh_or_say(backend, inbox).await;
             // Keys pressed meanwhile were not meant for the card that is shown now.
             screen.keys.forget();
         }
@@ -194,14 +199,14 @@ async fn perform(
 }
 
 /// Reloads the pending approvals, and the selected one if it is no longer pending.
-async fn refresh(desk: &Desk, inbox: &mut Inbox) -> Result<(), Failure> {
+async fn refresh(backend: &Backend, inbox: &mut Inbox) -> Result<(), Failure> {
     let filter = Filter {
         limit: Some(LONGEST_PAGE),
         ..Filter::pending()
     };
-    let page = desk.list(&filter).await?;
+    let page = backend.list(&filter).await?;
     let looked_at = match inbox.current().map(|listed| listed.approval.id) {
-        Some(id) if page.approvals.iter().all(|approval| approval.id != id) => desk.approval(id).await?,
+        Some(id) if page.approvals.iter().all(|approval| approval.id != id) => backend.approval(id).await?,
         _ => None,
     };
     inbox.refresh(page.approvals, looked_at, Instant::now());
@@ -209,19 +214,19 @@ async fn refresh(desk: &Desk, inbox: &mut Inbox) -> Result<(), Failure> {
 }
 
 /// Loads the full details of the selected approval.
-async fn complete(desk: &Desk, inbox: &mut Inbox) {
+async fn complete(backend: &Backend, inbox: &mut Inbox) {
     let Some(listed) = inbox.current().filter(|listed| !listed.is_whole) else {
         return;
     };
-    match desk.approval(listed.approval.id).await {
+    match backend.approval(listed.approval.id).await {
         Ok(Some(approval)) => inbox.complete(approval, Instant::now()),
         Ok(None) => {}
         Err(failure) => inbox.lost = Some(failure.message),
     }
 }
 
-async fn refresh_or_say(desk: &Desk, inbox: &mut Inbox) {
-    match refresh(desk, inbox).await {
+async fn refresh_or_say(backend: &Backend, inbox: &mut Inbox) {
+    match refresh(backend, inbox).await {
         Ok(()) => inbox.lost = None,
         Err(failure) => inbox.lost = Some(failure.message),
     }

@@ -1,7 +1,7 @@
 //! State of the inbox: pending approvals, the selected one, and the person's draft decision.
 //!
 //! Enters: current approvals, and the person's actions. Leaves: what to show and what to decide.
-//! Deliberately absent: the terminal, the desk, and reading the clock.
+//! Deliberately absent: the terminal, the backend, and reading the clock.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use countersign::time::Time;
 use serde_json::value::RawValue;
 
 use super::seen::Seen;
-use crate::desk::Deciding;
+use crate::backend::Deciding;
 use crate::output::list;
 use crate::view::ApprovalView;
 

@@ -12,7 +12,7 @@ use super::Moment;
 /// Event of the feed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Happening {
+pub struct FeedEventView {
     /// Approval of the event.
     pub approval: ApprovalId,
     /// Number of the event in the approval's history.
@@ -30,10 +30,10 @@ pub struct Happening {
     pub event: Box<RawValue>,
 }
 
-impl Happening {
+impl FeedEventView {
     /// Creates the view of an event. `None` if its stored text is not JSON.
-    pub fn new(approval: &Approval, event: &Event) -> Option<Happening> {
-        Some(Happening {
+    pub fn new(approval: &Approval, event: &Event) -> Option<FeedEventView> {
+        Some(FeedEventView {
             approval: approval.id,
             number: event.number,
             at: event.at.into(),

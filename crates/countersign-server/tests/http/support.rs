@@ -16,7 +16,7 @@ use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{World, crm};
 use countersign_server::access::{AccessError, Account, NewToken, Scope};
 use countersign_server::agents::{self, Agents, Loaded, TalkSecret};
-use countersign_server::http::{AllowedHosts, App, Door, Settings, router};
+use countersign_server::http::{AllowedHosts, App, HostGuard, Settings, router};
 use countersign_server::inbox;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -68,7 +68,7 @@ pub struct Service {
     pub page: Arc<Mutex<String>>,
     /// Arguments of each run of `echo`, in order.
     pub ran: Arc<Mutex<Vec<String>>>,
-    router: Door,
+    router: HostGuard,
 }
 
 /// A response with its body.

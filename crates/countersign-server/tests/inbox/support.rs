@@ -16,7 +16,7 @@ use countersign::seal::Sealer;
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_server::access::{Account, Session};
-use countersign_server::http::{AllowedHosts, App, Door, Settings, router};
+use countersign_server::http::{AllowedHosts, App, HostGuard, Settings, router};
 use countersign_server::inbox;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
@@ -101,7 +101,7 @@ pub struct World {
     pub ran: Arc<Mutex<Vec<String>>>,
     /// Answer of the tool `get_page`.
     pub page: Arc<Mutex<String>>,
-    router: Door,
+    router: HostGuard,
 }
 
 /// A browser, with the value of its session cookie.

@@ -3,15 +3,15 @@
 use countersign::store::Filter;
 
 use super::Finding;
+use crate::backend::RemoteDesk;
 use crate::cli::Global;
-use crate::desk::RemoteDesk;
 
 pub async fn look(global: &Global, url: &str) -> Vec<Finding> {
-    let desk = match RemoteDesk::open(global, url, None) {
-        Ok(desk) => desk,
+    let backend = match RemoteDesk::open(global, url, None) {
+        Ok(backend) => backend,
         Err(failure) => return vec![Finding::failed("server", failure)],
     };
-    let version = match desk.version().await {
+    let version = match backend.version().await {
         Ok(version) => version,
         Err(failure) => return vec![Finding::failed("server", failure)],
     };
@@ -33,7 +33,7 @@ pub async fn look(global: &Global, url: &str) -> Vec<Finding> {
         limit: Some(1),
         ..Filter::pending()
     };
-    findings.push(match desk.list(&one).await {
+    findings.push(match backend.list(&one).await {
         Ok(_) => Finding::good("token", "the server takes it"),
         Err(failure) => Finding::failed("token", failure),
     });

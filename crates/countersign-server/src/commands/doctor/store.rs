@@ -10,7 +10,7 @@ use super::Finding;
 use crate::access::Token;
 use crate::cli::Global;
 use crate::store::{Missing, Watch, is_postgres, open};
-use crate::{desk, duration};
+use crate::{backend, duration};
 
 /// Maximum difference between the store's clock and the machine's before a warning.
 const CLOCK_MAY_DIFFER: Duration = Duration::from_secs(5);
@@ -112,7 +112,7 @@ fn look_at_clock(store: Time, machine: Time) -> Finding {
 }
 
 async fn look_at_tokens(global: &Global, store: &dyn Store, now: Time) -> Vec<Finding> {
-    let tokens = match desk::tenant(global) {
+    let tokens = match backend::tenant(global) {
         Ok(tenant) => Token::list(store, &tenant).await,
         Err(failure) => return vec![Finding::failed("tokens", failure)],
     };
@@ -133,7 +133,7 @@ async fn look_at_tokens(global: &Global, store: &dyn Store, now: Time) -> Vec<Fi
             )
         })
         .collect();
-    let refused = match desk::tenant(global) {
+    let refused = match backend::tenant(global) {
         Ok(tenant) => super::access::look(store, &tenant).await.unwrap_or_default(),
         Err(_) => Vec::new(),
     };

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::POLICY;
+use crate::backend::LocalDesk;
 use crate::cli::{Global, HookInstall};
-use crate::desk::LocalDesk;
 use crate::failure::{Exit, Failure};
 use crate::hook::{self, Dialect, settings, splice};
 use crate::output::Output;
@@ -12,14 +12,14 @@ use crate::output::foreign::quoted;
 use crate::policy::record;
 use crate::store::Missing;
 use crate::trust::{self, StorePlace, TrustList};
-use crate::{desk, policy, private_file};
+use crate::{backend, policy, private_file};
 
 /// File name of the default policy in the person's configuration folder.
 const USUAL_POLICY: &str = "coding-agents.toml";
 
 pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
     let dialect = options.dialect;
-    desk::check_one_place(global)?;
+    backend::check_one_place(global)?;
     let words = words(global, options)?;
     let groups = dialect.groups(&settings::command(&words), options.run.hold);
     let added = |text: &str| splice::with_groups(text, dialect, &groups);
@@ -82,20 +82,20 @@ async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>)
         ..global.clone()
     };
     // Without a store, the first hook records its policy.
-    let desk = match LocalDesk::open(&with_policy, Missing::Refuse).await {
+    let backend = match LocalDesk::open(&with_policy, Missing::Refuse).await {
         Err(failure) if failure.code == "no_store" => return Ok(()),
-        desk => desk?,
+        backend => backend?,
     };
-    let key = hook::record_key(options.dialect, &desk.tenant);
-    let policy = desk.gate.policy().hash();
-    let is_other = match record::read(desk.store(), &key).await? {
+    let key = hook::record_key(options.dialect, &backend.tenant);
+    let policy = backend.gate.policy().hash();
+    let is_other = match record::read(backend.store(), &key).await? {
         Some(on_record) => on_record != policy.to_string(),
         None => false,
     };
     if is_other && !options.policy_change {
         return Err(hook::another_policy(options.dialect));
     }
-    record::put(desk.store(), &desk.tenant, key, policy).await?;
+    record::put(backend.store(), &backend.tenant, key, policy).await?;
     Ok(())
 }
 

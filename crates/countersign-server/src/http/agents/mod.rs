@@ -23,7 +23,7 @@ use super::channels::prompt_with_buttons;
 use super::extract::{Body, Id};
 use super::limits::OpenStream;
 use super::wire::ErrorView;
-use super::{Answer, ApiError, App, For, Json, Watch, scope};
+use super::{Answer, ApiError, App, Authorized, Json, Watch, scope};
 use crate::access::Caller;
 use crate::agents::{News, Said, Talk, card_key};
 use frame::{frames, named};
@@ -47,7 +47,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
 pub async fn say(
     State(app): State<App>,
-    For(caller, ..): For<scope::Chat>,
+    Authorized(caller, ..): Authorized<scope::Chat>,
     Id(name): Id<String>,
     Body(body): Body<TalkBody>,
 ) -> Answer<Response> {
@@ -123,7 +123,7 @@ pub async fn say(
     responses((status = 200, body = SessionView), (status = "default", body = ErrorView)))]
 pub async fn session(
     State(app): State<App>,
-    For(caller, ..): For<scope::Chat>,
+    Authorized(caller, ..): Authorized<scope::Chat>,
     Path((name, id)): Path<(String, String)>,
 ) -> Answer<Json<SessionView>> {
     let talk = begun(&app, &caller, &name, &id).await?;
@@ -160,7 +160,7 @@ pub async fn session(
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
 pub async fn follow(
     State(app): State<App>,
-    For(caller, ..): For<scope::Chat>,
+    Authorized(caller, ..): Authorized<scope::Chat>,
     Path((name, id)): Path<(String, String)>,
 ) -> Answer<Response> {
     let talk = begun(&app, &caller, &name, &id).await?;

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::super::page;
 use super::super::session::Watching;
-use super::{Asked, log, talk};
+use super::{PageQuery, log, talk};
 use crate::agents::News;
 use crate::http::App;
 use crate::http::agents::listening;
@@ -28,7 +28,7 @@ pub async fn follow(
     State(app): State<App>,
     Watching(caller): Watching,
     Path(agent): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     let opened = talk(&app, &caller, &agent, asked.session()).and_then(|talk| {
         let open = app

@@ -32,11 +32,11 @@ use crate::http::{Answer, ApiError, App};
 const USUAL: &str = "main";
 
 #[derive(Debug, Default, Deserialize)]
-pub struct Asked {
+pub struct PageQuery {
     session: Option<String>,
 }
 
-impl Asked {
+impl PageQuery {
     fn session(&self) -> &str {
         self.session
             .as_deref()
@@ -82,7 +82,7 @@ pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path(agent): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PageQuery>,
 ) -> Response {
     let page = async {
         let talk = talk(&app, &caller, &agent, asked.session())?;
@@ -100,7 +100,7 @@ pub async fn say(
     headers: HeaderMap,
     Sent(message): Sent<Message>,
 ) -> Response {
-    let asked = Asked {
+    let asked = PageQuery {
         session: Some(message.session.clone()),
     };
     let talk = match talk(&app, &caller, &agent, asked.session()) {

@@ -21,8 +21,8 @@ use crate::mcp::call::Says;
 use crate::mcp::child::Launch;
 use crate::mcp::frame::Kind;
 use crate::mcp::lines::Read;
-use crate::mcp::relay::{self, Who};
 use crate::mcp::multiplexer::Spec;
+use crate::mcp::relay::{self, Who};
 use crate::mcp::wire;
 
 /// Sessions, each with servers of its own.

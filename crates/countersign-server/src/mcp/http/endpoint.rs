@@ -25,17 +25,17 @@ use super::headers;
 use super::proxy::Proxy;
 use super::sessions::Sessions;
 use super::shared::{self, Alias};
-use super::target::{SESSION, Way, is_stream};
+use super::target::{HttpTarget, SESSION, is_stream};
 use crate::access::{Account, Caller, Scope, Token};
 use crate::http::{AllowedHosts, Followed, Revocations, Watch};
 use crate::mcp::child::Launch;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::{QUEUE, Read};
+use crate::mcp::multiplexer::Spec;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{Next, Relay, Who};
 use crate::mcp::server::Server;
-use crate::mcp::multiplexer::Spec;
 use crate::mcp::wire;
 
 /// Maximum size in bytes of a message from a client.
@@ -52,7 +52,7 @@ pub struct Endpoint {
     pub(super) name: String,
     hosts: AllowedHosts,
     callers: Callers,
-    behind: Behind,
+    behind: EndpointBackend,
     /// Watches the credentials of callers with a long-running request.
     revocations: Revocations,
     sessions: Mutex<Sessions>,
@@ -66,7 +66,7 @@ pub enum Callers {
     Tokens,
 }
 
-enum Behind {
+enum EndpointBackend {
     Address(Proxy),
     Command(Bridge),
 }
@@ -78,14 +78,14 @@ impl Endpoint {
         name: String,
         hosts: AllowedHosts,
         callers: Callers,
-        way: Way,
+        way: HttpTarget,
     ) -> Endpoint {
         Endpoint {
             gateway,
             name,
             hosts,
             callers,
-            behind: Behind::Address(Proxy::new(way)),
+            behind: EndpointBackend::Address(Proxy::new(way)),
             revocations: Revocations::default(),
             sessions: Mutex::default(),
         }
@@ -127,7 +127,7 @@ impl Endpoint {
             name,
             hosts,
             callers,
-            behind: Behind::Command(bridge),
+            behind: EndpointBackend::Command(bridge),
             revocations: Revocations::default(),
             sessions: Mutex::default(),
         }
@@ -143,7 +143,7 @@ impl Endpoint {
 
     /// Ends idle sessions and their servers. Never returns.
     pub async fn end_idle_sessions(&self) {
-        let Behind::Command(bridge) = &self.behind else {
+        let EndpointBackend::Command(bridge) = &self.behind else {
             return std::future::pending().await;
         };
         let limit = self.gateway.settings.session_idle;
@@ -155,7 +155,7 @@ impl Endpoint {
 
     /// Ends all sessions and their servers.
     pub async fn end(&self) {
-        if let Behind::Command(bridge) = &self.behind {
+        if let EndpointBackend::Command(bridge) = &self.behind {
             bridge.end().await;
         }
     }
@@ -274,8 +274,8 @@ async fn called(
     let read = Frame::read(body);
     let answer = async {
         match &endpoint.behind {
-            Behind::Address(proxy) => proxy.answer(&endpoint, who, method, headers, read).await,
-            Behind::Command(bridge) => bridge.answer(&endpoint, who, method, headers, read).await,
+            EndpointBackend::Address(proxy) => proxy.answer(&endpoint, who, method, headers, read).await,
+            EndpointBackend::Command(bridge) => bridge.answer(&endpoint, who, method, headers, read).await,
         }
     };
     match caller {

@@ -20,16 +20,16 @@ use super::events::event_of;
 use super::headers::{check, check_arguments};
 use super::shared::{Alias, status};
 use crate::mcp::backoff::Backoff;
+use crate::mcp::builtin_tools;
 use crate::mcp::call::name_of;
 use crate::mcp::child::{Child, Launch};
 use crate::mcp::ended_at_once;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta};
 use crate::mcp::lines::QUEUE;
+use crate::mcp::multiplexer::{self, Ends, Multiplexer, Routed, Spec, Started, subscription_of};
 use crate::mcp::one_line::OneLine;
-use crate::mcp::builtin_tools;
 use crate::mcp::relay::{Relay, Who};
 use crate::mcp::server::Server;
-use crate::mcp::multiplexer::{self, Ends, Routed, Spec, Started, Switch, subscription_of};
 
 /// An HTTP session and its servers.
 pub(super) struct Conversation {
@@ -68,7 +68,7 @@ pub(super) fn caller(who: &Who) -> String {
 /// The servers of a session, and the handle that ends them.
 enum With {
     One(Arc<Relay>, Mutex<Option<Child>>),
-    Several(Arc<Switch>, Mutex<Option<Ends>>),
+    Several(Arc<Multiplexer>, Mutex<Option<Ends>>),
 }
 
 impl With {

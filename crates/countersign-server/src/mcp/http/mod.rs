@@ -16,4 +16,4 @@ mod shared;
 mod target;
 
 pub use endpoint::{Callers, Endpoint};
-pub use target::{Heard, HttpUpstream, Way};
+pub use target::{Heard, HttpTarget, HttpUpstream};

@@ -19,7 +19,7 @@ use super::events::{Event, Events};
 use super::headers;
 use super::sessions::MOST_SESSIONS;
 use super::shared::Alias;
-use super::target::{Heard, HttpUpstream, SESSION, VERSION, Way, is_stream, whole};
+use super::target::{Heard, HttpTarget, HttpUpstream, SESSION, VERSION, is_stream, whole};
 use crate::client::{RequestError, StreamedResponse};
 use crate::mcp::call::Says;
 use crate::mcp::child::Limit;
@@ -55,7 +55,7 @@ const RETURNED: [HeaderName; 3] = [header::CACHE_CONTROL, header::RETRY_AFTER, h
 
 /// A reverse proxy to one server.
 pub struct Proxy {
-    way: Way,
+    way: HttpTarget,
     /// One relay per caller, for requests without a session; the one that was used last is at the end.
     shared: Mutex<Vec<Arc<Relay>>>,
     /// Next number for the ids of requests without a session.
@@ -64,7 +64,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// Creates a proxy to this target.
-    pub fn new(way: Way) -> Proxy {
+    pub fn new(way: HttpTarget) -> Proxy {
         Proxy {
             way,
             shared: Mutex::default(),

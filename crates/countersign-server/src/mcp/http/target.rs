@@ -29,7 +29,7 @@ const MOST_AT_ONCE: usize = 32 * 1024 * 1024;
 
 /// An HTTP target: URL, token and limits.
 #[derive(Clone)]
-pub struct Way {
+pub struct HttpTarget {
     client: Client,
     target: Target,
     token: Option<HeaderValue>,
@@ -45,9 +45,9 @@ pub enum Heard {
     Lost(Id, Lost),
 }
 
-impl Way {
+impl HttpTarget {
     /// Parses a URL. Fails if the token would be sent unencrypted to another machine.
-    pub fn new(url: &str, token: Option<&str>) -> Result<Way, Failure> {
+    pub fn new(url: &str, token: Option<&str>) -> Result<HttpTarget, Failure> {
         let target = Target::parse(url).map_err(Failure::usage)?;
         if target.is_remote_plaintext() && token.is_some() {
             return Err(Failure::error(
@@ -60,7 +60,7 @@ impl Way {
         let token = token
             .transpose()
             .map_err(|_| Failure::error("bad_token", "the server's token is no text"))?;
-        Ok(Way {
+        Ok(HttpTarget {
             client: Client::new(AllowedTargets::one(target.host_and_port()), LONGEST),
             target,
             token,
@@ -69,8 +69,8 @@ impl Way {
     }
 
     /// Sets a limit on what the server may send in total.
-    pub fn with_limit(self, limit: Limit) -> Way {
-        Way { limit, ..self }
+    pub fn with_limit(self, limit: Limit) -> HttpTarget {
+        HttpTarget { limit, ..self }
     }
 
     /// Sends one HTTP request; an empty message makes an empty body.
@@ -96,14 +96,14 @@ impl Way {
 
 /// A session with a server over streamable HTTP.
 pub struct HttpUpstream {
-    way: Way,
+    way: HttpTarget,
     heard: mpsc::Sender<Heard>,
     headers: Arc<Mutex<HeaderMap>>,
 }
 
 impl HttpUpstream {
     /// Creates an upstream that delivers messages to `heard`. `headers` are the headers of the session.
-    pub fn new(way: Way, heard: mpsc::Sender<Heard>, headers: Arc<Mutex<HeaderMap>>) -> HttpUpstream {
+    pub fn new(way: HttpTarget, heard: mpsc::Sender<Heard>, headers: Arc<Mutex<HeaderMap>>) -> HttpUpstream {
         HttpUpstream { way, heard, headers }
     }
 
@@ -176,7 +176,7 @@ impl Upstream for HttpUpstream {
 }
 
 /// Opens the GET stream for messages that belong to no request, if the server offers one.
-async fn listen(way: &Way, heard: &mpsc::Sender<Heard>, kept: &Mutex<HeaderMap>) {
+async fn listen(way: &HttpTarget, heard: &mpsc::Sender<Heard>, kept: &Mutex<HeaderMap>) {
     let mut headers = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
     let Ok(mut opened) = way.open(Method::GET, headers, &OneLine::default()).await else {
@@ -204,7 +204,7 @@ struct Exchange<'e> {
 }
 
 impl Exchange<'_> {
-    async fn run(&mut self, way: &Way, headers: HeaderMap, line: OneLine) -> Result<(), Lost> {
+    async fn run(&mut self, way: &HttpTarget, headers: HeaderMap, line: OneLine) -> Result<(), Lost> {
         let mut opened = way.open(Method::POST, headers, &line).await?;
         if let Some(session) = opened.headers.get(SESSION) {
             self.keep(SESSION, session.clone());

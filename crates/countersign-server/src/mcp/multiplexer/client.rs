@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::lists::List;
 use super::route::native;
-use super::{Routed, Switch, names, open};
+use super::{Multiplexer, Routed, names, open};
 use crate::mcp::answer::Form;
 use crate::mcp::call::Says;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
@@ -20,7 +20,7 @@ use crate::mcp::{builtin_tools, wire};
 use crate::output;
 
 /// A request of the client, and the channel for its answer.
-pub struct Asked {
+pub struct ClientRequest {
     /// The whole message.
     pub frame: Frame,
     /// The request id in normal form.
@@ -29,7 +29,7 @@ pub struct Asked {
     pub back: Back,
 }
 
-impl Asked {
+impl ClientRequest {
     /// Returns the parameters of the request.
     pub fn params(&self) -> &[u8] {
         self.frame.part(&self.frame.params).unwrap_or(b"{}")
@@ -75,7 +75,7 @@ impl Asked {
     }
 }
 
-impl Switch {
+impl Multiplexer {
     /// Handles a message from the client. Returns what to send and to which server; our own answers go to `back`.
     pub async fn hear_client(self: &Arc<Self>, read: Read, back: &Back) -> Next<Routed> {
         let frame = match read {
@@ -107,7 +107,7 @@ impl Switch {
             }
             Kind::Request { id, method } => {
                 let back = back.clone();
-                self.asked(Asked { frame, id, back }, &method).await
+                self.asked(ClientRequest { frame, id, back }, &method).await
             }
         }
     }
@@ -185,7 +185,7 @@ impl Switch {
         }
     }
 
-    async fn asked(self: &Arc<Self>, asked: Asked, method: &str) -> Next<Routed> {
+    async fn asked(self: &Arc<Self>, asked: ClientRequest, method: &str) -> Next<Routed> {
         if method != "server/discover" {
             self.learn(&asked.frame);
         }
@@ -248,7 +248,7 @@ impl Switch {
         }
     }
 
-    async fn call(self: &Arc<Self>, asked: Asked) -> Next<Routed> {
+    async fn call(self: &Arc<Self>, asked: ClientRequest) -> Next<Routed> {
         let Some((name, place)) = asked.text("name") else {
             let problem = "the call cannot be read: it names no tool".to_owned();
             return refuse(asked, wire::INVALID_PARAMS, problem).await;
@@ -299,7 +299,12 @@ impl Switch {
     }
 
     /// Passes a request to the relay of one server.
-    pub(super) async fn route(self: &Arc<Self>, leg: usize, line: OneLine, asked: Asked) -> Next<Routed> {
+    pub(super) async fn route(
+        self: &Arc<Self>,
+        leg: usize,
+        line: OneLine,
+        asked: ClientRequest,
+    ) -> Next<Routed> {
         let Some(found) = self.legs.get(leg) else {
             return Next::Done;
         };
@@ -336,7 +341,7 @@ impl Switch {
         self: &Arc<Self>,
         leg: usize,
         line: OneLine,
-        asked: Asked,
+        asked: ClientRequest,
     ) -> Option<Routed> {
         match self.route(leg, line, asked).await {
             Next::Send(routed) => Some(routed),
@@ -347,14 +352,16 @@ impl Switch {
 }
 
 /// Refuses a request; there is nothing to send.
-pub async fn refuse(asked: Asked, code: i32, problem: String) -> Next<Routed> {
+pub async fn refuse(asked: ClientRequest, code: i32, problem: String) -> Next<Routed> {
     asked.refuse(code, &problem).await;
     Next::Done
 }
 
 /// Returns true if a request is about a built-in tool or a task of ours, which need no server.
-fn is_for_us(asked: &Asked) -> bool {
-    let is_tool = asked.text("name").is_some_and(|(name, _)| builtin_tools::is_own(&name));
+fn is_for_us(asked: &ClientRequest) -> bool {
+    let is_tool = asked
+        .text("name")
+        .is_some_and(|(name, _)| builtin_tools::is_own(&name));
     is_tool
         || asked
             .text("taskId")

@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::client::Asked;
+use super::client::ClientRequest;
 use super::merge::{beside, merged};
 use super::server::lists_of;
-use super::{Routed, Switch, open};
+use super::{Multiplexer, Routed, open};
 use crate::mcp::answer::speaks_for_us;
 use crate::mcp::frame::{Frame, members, pick, quote};
 use crate::mcp::one_line::OneLine;
@@ -25,9 +25,9 @@ pub const GREETS_WITHIN: Duration = Duration::from_secs(10);
 /// Key in `_meta` for the server's name and version.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-impl Switch {
+impl Multiplexer {
     /// Initializes all servers and answers the client for those that succeed.
-    pub(super) async fn greet(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+    pub(super) async fn greet(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let has_begun = std::mem::replace(&mut open(&self.greeting).has_begun, true);
         if has_begun {
             asked
@@ -113,7 +113,7 @@ impl Switch {
 
     /// Answers `server/discover` for all servers. If any of them does not support it, the client gets an error and has
     /// to use `initialize`.
-    pub(super) async fn discover(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+    pub(super) async fn discover(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
         let mut legs = self.legs.all();
         legs.retain(|leg| leg.is_new() || leg.is_ready());

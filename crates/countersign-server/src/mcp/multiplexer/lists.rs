@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::client::Asked;
+use super::client::ClientRequest;
 use super::greet::own_meta;
-use super::upstream::Leg;
 use super::owner::texts;
-use super::{Routed, Switch, merge, names, open};
+use super::upstream::UpstreamRelay;
+use super::{Multiplexer, Routed, merge, names, open};
 use crate::mcp::answer::is_our_task;
 use crate::mcp::call::{Says, without};
 use crate::mcp::frame::{members, pick, quote, span};
@@ -80,9 +80,9 @@ impl List {
     }
 }
 
-impl Switch {
+impl Multiplexer {
     /// Answers a list request with the items of all servers.
-    pub(super) async fn list(self: Arc<Self>, asked: Asked, list: List) -> Option<Routed> {
+    pub(super) async fn list(self: Arc<Self>, asked: ClientRequest, list: List) -> Option<Routed> {
         let [cursor] = pick(asked.params(), ["cursor"]).unwrap_or([None]);
         if cursor.is_some_and(|cursor| cursor.get() != "null") {
             asked
@@ -123,7 +123,9 @@ impl Switch {
             items.extend(leg.relay.open_tasks().await);
         }
         if list == TOOLS {
-            items.push(builtin_tools::definitions(self.gateway.settings.permission_prompt));
+            items.push(builtin_tools::definitions(
+                self.gateway.settings.permission_prompt,
+            ));
         }
         let result = result(list.member, &items, &rest, is_modern);
         asked.answer(wire::result(&asked.raw_id(), &result)).await;
@@ -131,7 +133,7 @@ impl Switch {
     }
 
     /// Sets the log level of all servers that log.
-    pub(super) async fn set_level(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+    pub(super) async fn set_level(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
         let mut legs = self.legs.all();
         legs.retain(|leg| leg.can("logging"));
@@ -172,7 +174,7 @@ fn base(params: &[u8]) -> Vec<(String, String)> {
     written.collect()
 }
 
-async fn pages(leg: &Leg, list: List, base: &[(String, String)]) -> Option<Pages> {
+async fn pages(leg: &UpstreamRelay, list: List, base: &[(String, String)]) -> Option<Pages> {
     let params = |cursor: Option<&str>| {
         let members = base.iter().map(|(name, text)| format!("{}:{text}", quote(name)));
         let cursor = cursor.map(|cursor| format!("\"cursor\":{cursor}"));
@@ -187,7 +189,7 @@ async fn pages(leg: &Leg, list: List, base: &[(String, String)]) -> Option<Pages
 }
 
 /// Caches a list of resources, so that it need not be fetched again to find an owner.
-fn remember(leg: &Leg, list: List, pages: &Pages) {
+fn remember(leg: &UpstreamRelay, list: List, pages: &Pages) {
     match list.member {
         "resources" => open(&leg.offered).listed = Some(texts(pages, "uri").collect()),
         "resourceTemplates" => open(&leg.offered).templates = Some(texts(pages, "uriTemplate").collect()),
@@ -196,7 +198,7 @@ fn remember(leg: &Leg, list: List, pages: &Pages) {
 }
 
 /// Returns a tool as the policy lets the client see it.
-fn shown<'t>(leg: &Leg, item: &'t RawValue) -> Option<Cow<'t, str>> {
+fn shown<'t>(leg: &UpstreamRelay, item: &'t RawValue) -> Option<Cow<'t, str>> {
     let (name, listed) = definition(item)?;
     leg.relay.shown(item, &name, listed.definition)
 }

@@ -1,4 +1,4 @@
-//! Multiplexer: several upstream servers behind one gateway. Each has its own relay, and [`Switch`] is between them and
+//! Multiplexer: several upstream servers behind one gateway. Each has its own relay, and [`Multiplexer`] is between them and
 //! the client.
 //!
 //! Input: messages of the client and of all servers. Output: each message of the client at the one server it is for,
@@ -13,7 +13,6 @@
 mod client;
 mod connection;
 mod greet;
-mod upstream;
 mod lists;
 mod merge;
 mod names;
@@ -25,6 +24,7 @@ mod server;
 mod servers;
 mod start;
 mod subscribe;
+mod upstream;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -35,11 +35,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use connection::Connection;
-pub use upstream::collision;
 pub use route::Routed;
 pub use servers::{At, Spec, read, way};
 pub use start::{Connections, Ends, Started, connect, run};
 pub use subscribe::subscription_of;
+pub use upstream::collision;
 
 use super::backoff::Backoff;
 use super::child::Child;
@@ -48,15 +48,15 @@ use super::gateway::Gateway;
 use super::one_line::OneLine;
 use super::relay::{Back, Next, Who};
 use super::server::Server;
-use upstream::Leg;
 use route::Routes;
 use subscribe::Subscription;
+use upstream::UpstreamRelay;
 
 /// Time limit for remaining background work after the client has disconnected.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// The multiplexer between one client and several servers.
-pub struct Switch {
+pub struct Multiplexer {
     /// State shared with other clients.
     pub gateway: Arc<Gateway>,
     /// Identity of the client.
@@ -78,18 +78,18 @@ pub struct Switch {
 }
 
 /// All upstreams by number. A restart replaces one in its place.
-struct Legs(Vec<(Spec, Mutex<Arc<Leg>>)>);
+struct Legs(Vec<(Spec, Mutex<Arc<UpstreamRelay>>)>);
 
 impl Legs {
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn all(&self) -> Vec<Arc<Leg>> {
+    fn all(&self) -> Vec<Arc<UpstreamRelay>> {
         self.0.iter().map(|(_, leg)| open(leg).clone()).collect()
     }
 
-    fn get(&self, number: usize) -> Option<Arc<Leg>> {
+    fn get(&self, number: usize) -> Option<Arc<UpstreamRelay>> {
         self.0.get(number).map(|(_, leg)| open(leg).clone())
     }
 
@@ -99,7 +99,7 @@ impl Legs {
     }
 
     /// Puts a new process in the place of one that ended.
-    fn replace(&self, number: usize, leg: Arc<Leg>) {
+    fn replace(&self, number: usize, leg: Arc<UpstreamRelay>) {
         if let Some((_, place)) = self.0.get(number) {
             *open(place) = leg;
         }
@@ -115,7 +115,7 @@ struct Greeting {
     initialized: Option<OneLine>,
 }
 
-impl Switch {
+impl Multiplexer {
     /// Awaits in the background where a message goes, and sends it.
     pub fn later(self: &Arc<Self>, next: Next<Routed>, back: &Back) {
         let Next::Later(routed) = next else {
@@ -145,7 +145,7 @@ impl Switch {
         let _ = tokio::time::timeout(LAST_ANSWERS, self.tasks.wait()).await;
     }
 
-    fn leg(&self, name: &str) -> Option<(usize, Arc<Leg>)> {
+    fn leg(&self, name: &str) -> Option<(usize, Arc<UpstreamRelay>)> {
         let legs = self.legs.all().into_iter().enumerate();
         legs.into_iter().find(|(_, leg)| leg.name() == name)
     }

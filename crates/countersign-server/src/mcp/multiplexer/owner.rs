@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::client::Asked;
-use super::upstream::Leg;
-use super::{Routed, Switch, open};
+use super::client::ClientRequest;
+use super::upstream::UpstreamRelay;
+use super::{Multiplexer, Routed, open};
 use crate::mcp::frame::{Frame, Kind, pick, quote};
 use crate::mcp::server::{OWN, Pages, Params};
 use crate::mcp::wire;
 
-impl Switch {
+impl Multiplexer {
     /// Handles a request about a resource.
-    pub(super) async fn resource(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+    pub(super) async fn resource(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let Some((uri, _)) = asked.text("uri") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no resource").await;
             return None;
@@ -23,7 +23,7 @@ impl Switch {
         self.to_owner(&uri, asked).await
     }
 
-    async fn to_owner(self: Arc<Self>, uri: &str, asked: Asked) -> Option<Routed> {
+    async fn to_owner(self: Arc<Self>, uri: &str, asked: ClientRequest) -> Option<Routed> {
         match self.owner(uri).await {
             Ok(leg) => {
                 let bytes = asked.frame.line.clone();
@@ -42,7 +42,7 @@ impl Switch {
         let with_resources = legs.iter().enumerate().filter(|(_, leg)| leg.can("resources"));
         let with_resources: Vec<_> = with_resources.collect();
         futures_util::future::join_all(with_resources.iter().map(|(_, leg)| look(leg))).await;
-        let has = |(_, leg): &&(usize, &Arc<Leg>)| open(&leg.offered).has(uri);
+        let has = |(_, leg): &&(usize, &Arc<UpstreamRelay>)| open(&leg.offered).has(uri);
         let owners: Vec<_> = with_resources.iter().filter(has).collect();
         match (owners.as_slice(), with_resources.as_slice()) {
             ([(leg, _)], _) => Ok(*leg),
@@ -63,7 +63,7 @@ impl Switch {
     }
 
     /// Handles a completion request, for an argument of a prompt or of a URI template.
-    pub(super) async fn complete(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+    pub(super) async fn complete(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let reference = pick(asked.params(), ["ref"])
             .ok()
             .and_then(|[reference]| reference);
@@ -95,7 +95,7 @@ impl Switch {
     }
 
     /// Handles a request about a task. Any relay answers for ours; a server's goes to that server.
-    pub(super) async fn task(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+    pub(super) async fn task(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let Some((task, _)) = asked.text("taskId") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no task").await;
             return None;
@@ -125,7 +125,7 @@ impl Switch {
 
     /// Asks all servers for a task that was not created through us, and returns those that have it.
     async fn who_has_task(&self, task: &str) -> Vec<usize> {
-        let ask = async |(number, leg): (usize, &Arc<Leg>)| {
+        let ask = async |(number, leg): (usize, &Arc<UpstreamRelay>)| {
             let server = &leg.relay.server;
             let meta = server.meta().map(|meta| format!(",\"_meta\":{{{meta}}}"));
             let params = format!("{{\"taskId\":{}{}}}", quote(task), meta.unwrap_or_default());
@@ -148,7 +148,7 @@ impl Switch {
     }
 
     /// Remembers resource links and task ids in a server's response, which the client may use later.
-    pub(super) fn learn_from(&self, number: usize, leg: &Leg, frame: &Frame) {
+    pub(super) fn learn_from(&self, number: usize, leg: &UpstreamRelay, frame: &Frame) {
         let (Kind::Response { .. }, Some(result)) = (&frame.kind, frame.part(&frame.result)) else {
             return;
         };
@@ -167,7 +167,7 @@ impl Switch {
 }
 
 /// Fetches a server's resources and templates, if they are not known.
-async fn look(leg: &Leg) {
+async fn look(leg: &UpstreamRelay) {
     let (knows_listed, knows_templates) = {
         let offered = open(&leg.offered);
         (offered.listed.is_some(), offered.templates.is_some())
@@ -184,7 +184,7 @@ async fn look(leg: &Leg) {
     }
 }
 
-async fn asked(leg: &Leg, method: &str, member: &str, params: &Params<'_>) -> Option<Pages> {
+async fn asked(leg: &UpstreamRelay, method: &str, member: &str, params: &Params<'_>) -> Option<Pages> {
     let pages = leg.relay.server.pages(method, member, params);
     tokio::time::timeout(super::lists::WITHIN, pages).await.ok()?.ok()
 }

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use super::connection::{Connection, Source};
 use super::greet::{GREETS_WITHIN, capabilities};
-use super::upstream::Leg;
 use super::server::lists_of;
 use super::servers::{At, Spec};
-use super::{Switch, open};
+use super::upstream::UpstreamRelay;
+use super::{Multiplexer, open};
 use crate::mcp::child::Child;
 use crate::output;
 
 /// A server that ended more often than this in a row, without having worked for a while, is left out for good.
 const MOST_ENDS: u32 = 10;
 
-impl Switch {
+impl Multiplexer {
     /// Restarts a server after its backoff. Returns `None` if the server is remote, was never ready, keeps ending, or
     /// is no longer needed.
     pub(super) async fn start_again(self: &Arc<Self>, number: usize) -> Option<Source> {
@@ -63,7 +63,7 @@ impl Switch {
     /// Returns true if a server that just ended may be restarted.
     pub(super) fn may_come_back(&self, number: usize) -> bool {
         let is_command = |spec: &Spec| matches!(spec.at, At::Command(_));
-        let may_come = |leg: Arc<Leg>| leg.was_ready() || self.backoff.ends(leg.name()) > 0;
+        let may_come = |leg: Arc<UpstreamRelay>| leg.was_ready() || self.backoff.ends(leg.name()) > 0;
         self.legs.spec(number).is_some_and(is_command) && self.legs.get(number).is_some_and(may_come)
     }
 
@@ -71,8 +71,13 @@ impl Switch {
         open(&self.children).remove(&number)
     }
 
-    async fn replace(self: &Arc<Self>, number: usize, old: &Leg, connection: Connection) -> Option<Source> {
-        let leg = Arc::new(Leg::after(old, connection.upstream));
+    async fn replace(
+        self: &Arc<Self>,
+        number: usize,
+        old: &UpstreamRelay,
+        connection: Connection,
+    ) -> Option<Source> {
+        let leg = Arc::new(UpstreamRelay::after(old, connection.upstream));
         if let Some(child) = connection.child {
             open(&self.children).insert(number, child);
         }
@@ -91,7 +96,7 @@ impl Switch {
     }
 
     /// Repeats the client's handshake with a new process, and notifies the client.
-    async fn greet_again(self: Arc<Self>, number: usize, leg: Arc<Leg>, meta: Option<Arc<str>>) {
+    async fn greet_again(self: Arc<Self>, number: usize, leg: Arc<UpstreamRelay>, meta: Option<Arc<str>>) {
         let server = &leg.relay.server;
         let greeting = open(&leg.relay.client).greeting.clone();
         match (greeting, meta) {

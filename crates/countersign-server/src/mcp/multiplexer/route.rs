@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::upstream::Leg;
-use super::{Switch, open};
+use super::upstream::UpstreamRelay;
+use super::{Multiplexer, open};
 use crate::mcp::frame::{Id, quote};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
@@ -159,16 +159,21 @@ pub fn native(foreign: &RawValue) -> Option<(String, String)> {
 
 /// A request that is ready to be sent, to one server or to several.
 pub struct Routed {
-    switch: Arc<Switch>,
+    switch: Arc<Multiplexer>,
     id: Id,
-    to: Vec<(usize, Arc<Leg>, OneLine)>,
+    to: Vec<(usize, Arc<UpstreamRelay>, OneLine)>,
     /// Whether one server answers the request, or several do.
     is_single: bool,
 }
 
 impl Routed {
     /// For one server, which answers.
-    pub fn to_one(switch: Arc<Switch>, id: Id, (number, leg): (usize, Arc<Leg>), line: OneLine) -> Routed {
+    pub fn to_one(
+        switch: Arc<Multiplexer>,
+        id: Id,
+        (number, leg): (usize, Arc<UpstreamRelay>),
+        line: OneLine,
+    ) -> Routed {
         Routed {
             switch,
             id,
@@ -178,7 +183,7 @@ impl Routed {
     }
 
     /// For several servers; their answers are merged elsewhere.
-    pub fn to_several(switch: Arc<Switch>, id: Id, to: Vec<(usize, OneLine)>) -> Routed {
+    pub fn to_several(switch: Arc<Multiplexer>, id: Id, to: Vec<(usize, OneLine)>) -> Routed {
         let to = to.into_iter();
         let to = to.filter_map(|(number, line)| Some((number, switch.legs.get(number)?, line)));
         let to = to.collect();

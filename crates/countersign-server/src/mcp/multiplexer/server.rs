@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::upstream::Leg;
 use super::route::foreign;
-use super::{Switch, open};
+use super::upstream::UpstreamRelay;
+use super::{Multiplexer, open};
 use crate::environment::HINT;
 use crate::mcp::frame::{Frame, Kind, pick, pick_meta, span};
 use crate::mcp::http::Heard;
@@ -24,7 +24,7 @@ pub enum End {
     Ours,
 }
 
-impl Switch {
+impl Multiplexer {
     /// Handles what came from a server. Returns the messages for the client.
     pub(super) fn hear_server(&self, number: usize, heard: Heard) -> Vec<OneLine> {
         let Some(leg) = self.legs.get(number) else {
@@ -51,7 +51,7 @@ impl Switch {
         }
     }
 
-    fn message(&self, number: usize, leg: &Leg, read: Read) -> Vec<OneLine> {
+    fn message(&self, number: usize, leg: &UpstreamRelay, read: Read) -> Vec<OneLine> {
         let heard = leg.relay.hear_server(read);
         let Some(frame) = heard.and_then(|line| Frame::again(line).ok()) else {
             return Vec::new();
@@ -62,7 +62,7 @@ impl Switch {
     }
 
     /// Drops cached lists of a server when it announces a change.
-    fn note_change(&self, leg: &Leg, frame: &Frame) {
+    fn note_change(&self, leg: &UpstreamRelay, frame: &Frame) {
         if let Kind::Notification { method } = &frame.kind {
             match method.as_str() {
                 "notifications/tools/list_changed" => leg.changed(),
@@ -73,7 +73,7 @@ impl Switch {
     }
 
     /// Returns a message with the ids that the client knows; `None` if the server has no right to send it.
-    fn translated(&self, number: usize, leg: &Leg, frame: Frame) -> Option<OneLine> {
+    fn translated(&self, number: usize, leg: &UpstreamRelay, frame: Frame) -> Option<OneLine> {
         let params = frame.part(&frame.params).unwrap_or_default();
         match &frame.kind {
             Kind::Request { .. } => Some(asked_by(leg.name(), &frame)),
@@ -156,7 +156,7 @@ impl Switch {
 }
 
 /// Returns the lists that change when this server comes or goes.
-pub fn lists_of(leg: &Leg) -> Vec<&'static str> {
+pub fn lists_of(leg: &UpstreamRelay) -> Vec<&'static str> {
     let lists = ["tools", "prompts", "resources"].into_iter();
     lists.filter(|list| leg.can(list)).collect()
 }

@@ -12,7 +12,7 @@ use super::connection::{Connection, Source};
 use crate::environment;
 use crate::failure::Failure;
 use crate::mcp::child::{Child, Launch, Limit};
-use crate::mcp::http::{HttpUpstream, Way};
+use crate::mcp::http::{HttpTarget, HttpUpstream};
 use crate::mcp::{lines, name};
 
 /// Maximum number of servers behind one gateway.
@@ -196,14 +196,14 @@ impl Spec {
 }
 
 /// Returns the HTTP target for a URL, with the token from the environment.
-pub fn way(url: &str, token_env: Option<&str>) -> Result<Way, Failure> {
+pub fn way(url: &str, token_env: Option<&str>) -> Result<HttpTarget, Failure> {
     let token = token_env.map(|variable| {
         std::env::var(variable).map_err(|_| {
             let message = format!("the environment variable `{variable}` is not set");
             Failure::error("no_token", message).hint("export the server's token in it")
         })
     });
-    Way::new(url, token.transpose()?.as_deref())
+    HttpTarget::new(url, token.transpose()?.as_deref())
 }
 
 #[cfg(test)]

@@ -9,16 +9,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Source};
-use super::upstream::{Leg, Nowhere};
 use super::server::End;
-use super::{Greeting, Legs, Spec, Switch, open};
+use super::upstream::{Nowhere, UpstreamRelay};
+use super::{Greeting, Legs, Multiplexer, Spec, open};
 use crate::failure::{Exit, Failure};
+use crate::mcp::answer_history::Seen;
 use crate::mcp::backoff::Backoff;
 use crate::mcp::child::Child;
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::Lines;
 use crate::mcp::relay::{Back, Next, Relay, Who};
-use crate::mcp::answer_history::Seen;
 use crate::mcp::server::Server;
 use crate::mcp::{between, next};
 
@@ -28,7 +28,7 @@ pub type Connections = Vec<(Spec, Result<Connection, Failure>)>;
 /// A multiplexer whose servers are not yet read from.
 pub struct Started {
     /// The multiplexer.
-    pub switch: Arc<Switch>,
+    pub switch: Arc<Multiplexer>,
     sources: Vec<(usize, Source)>,
 }
 
@@ -56,7 +56,7 @@ impl Started {
             let relay = |upstream| {
                 let server = Arc::new(Server::new(spec.name.clone(), upstream));
                 let relay = Relay::new(gateway.clone(), server, who.clone());
-                Leg::new(relay.with_seen(seen.beside()))
+                UpstreamRelay::new(relay.with_seen(seen.beside()))
             };
             match connection {
                 Ok(connection) => {
@@ -73,7 +73,7 @@ impl Started {
                 }
             }
         }
-        let switch = Switch {
+        let switch = Multiplexer {
             gateway: gateway.clone(),
             who: who.clone(),
             legs: Legs(legs),
@@ -116,7 +116,7 @@ impl Started {
 }
 
 /// Reads from a server, and from every process that is started in its place.
-async fn hear_all_of(switch: Arc<Switch>, number: usize, mut source: Source, to_client: Back) {
+async fn hear_all_of(switch: Arc<Multiplexer>, number: usize, mut source: Source, to_client: Back) {
     loop {
         hear_one(&switch, number, source, &to_client).await;
         source = match switch.start_again(number).await {
@@ -129,7 +129,7 @@ async fn hear_all_of(switch: Arc<Switch>, number: usize, mut source: Source, to_
     }
 }
 
-async fn hear_one(switch: &Arc<Switch>, number: usize, mut source: Source, to_client: &Back) {
+async fn hear_one(switch: &Arc<Multiplexer>, number: usize, mut source: Source, to_client: &Back) {
     let closing = &switch.closing;
     loop {
         let heard = tokio::select! {
@@ -155,7 +155,7 @@ async fn hear_one(switch: &Arc<Switch>, number: usize, mut source: Source, to_cl
 
 /// Ends all servers.
 pub struct Ends {
-    switch: Arc<Switch>,
+    switch: Arc<Multiplexer>,
 }
 
 impl Ends {
@@ -196,7 +196,7 @@ pub async fn run(gateway: Arc<Gateway>, who: &Who, connections: Connections) -> 
     between(&gateway, clients, async || switch.left().await, serve, end).await
 }
 
-async fn client(switch: Arc<Switch>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
+async fn client(switch: Arc<Multiplexer>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
     while let Some(line) = next(&mut lines).await {
         match switch.hear_client(line, &back).await {
             Next::Send(routed) => routed.send(&back).await,

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::client::Asked;
-use super::upstream::Leg;
+use super::client::ClientRequest;
 use super::merge::merged;
-use super::{Routed, Switch, open};
+use super::upstream::UpstreamRelay;
+use super::{Multiplexer, Routed, open};
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
@@ -53,9 +53,9 @@ pub struct Subscription {
     is_acknowledged: bool,
 }
 
-impl Switch {
+impl Multiplexer {
     /// Starts a subscription at all servers.
-    pub(super) async fn subscribe(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+    pub(super) async fn subscribe(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let filter = pick(asked.params(), ["notifications"])
             .ok()
             .and_then(|[filter]| filter);
@@ -247,7 +247,7 @@ impl Switch {
     }
 
     /// Repeats the open subscriptions at a restarted server.
-    pub(super) async fn subscribe_again(&self, number: usize, leg: &Leg) {
+    pub(super) async fn subscribe_again(&self, number: usize, leg: &UpstreamRelay) {
         let requests: Vec<(Id, OneLine)> = {
             let all = open(&self.subscriptions);
             let open = all

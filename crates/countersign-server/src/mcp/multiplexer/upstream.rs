@@ -12,16 +12,16 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::offered::Offered;
+use crate::mcp::builtin_tools;
 use crate::mcp::frame::pick;
 use crate::mcp::one_line::OneLine;
-use crate::mcp::builtin_tools;
 use crate::mcp::relay::Relay;
 use crate::mcp::server::{Gone, Pages, Params, Server, Upstream};
 use crate::mcp::tools::definition;
 use crate::output;
 
-/// One upstream behind the multiplexer. A restarted server is a new `Leg` in the same place.
-pub struct Leg {
+/// One upstream behind the multiplexer. A restarted server is a new `UpstreamRelay` in the same place.
+pub struct UpstreamRelay {
     /// The relay between the client and this server, which knows nothing of the other servers.
     pub relay: Arc<Relay>,
     /// The server's result of `initialize`.
@@ -68,10 +68,10 @@ impl Upstream for Nowhere {
     }
 }
 
-impl Leg {
+impl UpstreamRelay {
     /// Creates an upstream before its handshake.
-    pub fn new(relay: Relay) -> Leg {
-        Leg {
+    pub fn new(relay: Relay) -> UpstreamRelay {
+        UpstreamRelay {
             relay: Arc::new(relay),
             greeted: Mutex::default(),
             offered: Mutex::default(),
@@ -85,15 +85,15 @@ impl Leg {
     }
 
     /// Creates the replacement of a server that ended, for the same client.
-    pub fn after(old: &Leg, upstream: Box<dyn Upstream>) -> Leg {
+    pub fn after(old: &UpstreamRelay, upstream: Box<dyn Upstream>) -> UpstreamRelay {
         let old = &old.relay;
         let server = Arc::new(Server::new(old.server.name.clone(), upstream));
         let relay = Relay::new(old.gateway.clone(), server, old.who.clone());
         let relay = relay.with_seen(old.seen.beside());
         *open(&relay.client) = open(&old.client).clone();
-        Leg {
+        UpstreamRelay {
             owes_notice: AtomicBool::new(true),
-            ..Leg::new(relay)
+            ..UpstreamRelay::new(relay)
         }
     }
 

@@ -7,9 +7,9 @@ use countersign::hash::Hash;
 use serde_json::value::RawValue;
 
 use super::Relay;
+use crate::mcp::builtin_tools;
 use crate::mcp::frame::{Frame, pick, span};
 use crate::mcp::one_line::OneLine;
-use crate::mcp::builtin_tools;
 use crate::mcp::pinned::{self, Shown};
 use crate::mcp::tools::{Listed, definition};
 use crate::mcp::wire;

@@ -8,15 +8,15 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Back, Next, Relay, UnderWay, Waiting, open};
+use super::{Back, InFlightCall, Next, Relay, Waiting, open};
 use crate::mcp::answer::Form;
+use crate::mcp::answer_history::Asked;
+use crate::mcp::builtin_tools;
 use crate::mcp::call::ToolCall;
 use crate::mcp::continuation::Continuation;
 use crate::mcp::frame::{Frame, Id, Kind, pick};
-use crate::mcp::gateway::{Put, Wish};
+use crate::mcp::gateway::{Disposition, ToolCallRequest};
 use crate::mcp::one_line::OneLine;
-use crate::mcp::builtin_tools;
-use crate::mcp::answer_history::Asked;
 use crate::mcp::server::LATE;
 use crate::mcp::settings::OnCancel;
 use crate::mcp::wire;
@@ -41,7 +41,7 @@ impl Relay {
             approval: None,
             back: back.clone(),
         };
-        let under_way = UnderWay {
+        let in_flight = InFlightCall {
             form: Form {
                 id: call.raw_id.clone(),
                 is_modern: call.says.is_modern(),
@@ -51,11 +51,11 @@ impl Relay {
             cancelled: waiting.cancelled.clone(),
             call,
         };
-        let id = under_way.call.id.clone();
+        let id = in_flight.call.id.clone();
         open(&self.waiting).insert(id.clone(), waiting);
         let relay = self.clone();
         let mut ruling = Box::pin(async move {
-            let passed = relay.rule(under_way).await;
+            let passed = relay.rule(in_flight).await;
             open(&relay.waiting).remove(&id);
             passed
         });
@@ -89,52 +89,52 @@ impl Relay {
 
     /// Submits a call to the gate. Returns the bytes to forward if it passes; otherwise answers the client, unless the
     /// request was cancelled.
-    async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<OneLine> {
-        if builtin_tools::is_own(&under_way.call.tool) {
-            if let Some(answer) = builtin_tools::call(self, &under_way).await {
-                let _ = under_way.back.send(answer).await;
+    async fn rule(self: &Arc<Self>, mut in_flight: InFlightCall) -> Option<OneLine> {
+        if builtin_tools::is_own(&in_flight.call.tool) {
+            if let Some(answer) = builtin_tools::call(self, &in_flight).await {
+                let _ = in_flight.back.send(answer).await;
             }
             return None;
         }
-        let listed = self.server.listed(&under_way.call.tool).await;
-        under_way.form.has_schema = listed.as_ref().is_some_and(|listed| listed.has_schema);
+        let listed = self.server.listed(&in_flight.call.tool).await;
+        in_flight.form.has_schema = listed.as_ref().is_some_and(|listed| listed.has_schema);
         let definition = listed.and_then(|listed| listed.definition);
-        let (call, form) = (&under_way.call, &under_way.form);
-        let wish = Wish {
+        let (call, form) = (&in_flight.call, &in_flight.form);
+        let request = ToolCallRequest {
             definition,
             // The server process that the call is for: it runs there or not at all.
             session: self.gateway.lease.session(self.server.number_here),
-            ..self.wish(self.server.qualified(&call.tool), call.arguments.clone())
+            ..self.request(self.server.qualified(&call.tool), call.arguments.clone())
         };
         if let Some(wanted) = call.continues()
-            && self.gateway.holds(&wish)
+            && self.gateway.holds(&request)
         {
             if !self.continuations.take(&wanted) {
-                let _ = under_way.back.send(no_round(form)).await;
+                let _ = in_flight.back.send(no_round(form)).await;
                 return None;
             }
-            if let Some(answer) = self.go_on(&under_way, &wanted).await {
-                let _ = under_way.back.send(answer).await;
+            if let Some(answer) = self.go_on(&in_flight, &wanted).await {
+                let _ = in_flight.back.send(answer).await;
             }
             return None;
         }
-        if call.brings_ours() && !self.is_round_of(call, &wish).await {
-            let _ = under_way.back.send(no_round(form)).await;
+        if call.brings_ours() && !self.is_round_of(call, &request).await {
+            let _ = in_flight.back.send(no_round(form)).await;
             return None;
         }
-        let put = self.gateway.put(wish).await;
+        let put = self.gateway.put(request).await;
         let answer = match put {
             // The permit is consumed here: these bytes are sent once.
-            Ok(Put::Pass(permit)) => {
+            Ok(Disposition::Pass(permit)) => {
                 let started = permit.call().zip(permit.token().cloned());
-                if under_way.cancelled.is_cancelled() {
+                if in_flight.cancelled.is_cancelled() {
                     if let Some((call, token)) = started {
                         let outcome = Outcome::NotSent("not sent: the client cancelled it".to_owned());
                         self.finish_passed(call, token, outcome);
                     }
                     return None;
                 }
-                let call = under_way.call;
+                let call = in_flight.call;
                 let mut frame = call.frame;
                 if let Some(started) = started {
                     let other = open(&self.passed).insert(call.id.clone(), started);
@@ -144,7 +144,7 @@ impl Relay {
                     }
                     let (limited, held_back) = frame.until(permit.time_limit());
                     frame = limited;
-                    self.answer_when_held_back(held_back, &call.id, form, under_way.back);
+                    self.answer_when_held_back(held_back, &call.id, form, in_flight.back);
                 }
                 let name = self.server.qualified(&call.tool);
                 let arguments = call.arguments;
@@ -152,12 +152,12 @@ impl Relay {
                 self.forwards(&call.id);
                 return Some(frame);
             }
-            Ok(Put::Forbidden(reason)) => form.failure(&reason),
-            Ok(Put::Held(approval)) => self.hold(&under_way, definition, approval).await?,
+            Ok(Disposition::Forbidden(reason)) => form.failure(&reason),
+            Ok(Disposition::Held(approval)) => self.hold(&in_flight, definition, approval).await?,
             // Fail closed: the call was not submitted, so it does not run.
             Err(error) => form.failure(&format!("nothing was run: {error}")),
         };
-        let _ = under_way.back.send(answer).await;
+        let _ = in_flight.back.send(answer).await;
         None
     }
 
@@ -224,12 +224,12 @@ impl Relay {
 
     /// Continues an approved call that the server answered with a question. The request has an id of ours, so that no
     /// response to another request of the client can be taken for its own.
-    async fn go_on(&self, under_way: &UnderWay, rest: &Continuation) -> Option<OneLine> {
-        let (call, form) = (&under_way.call, &under_way.form);
+    async fn go_on(&self, in_flight: &InFlightCall, rest: &Continuation) -> Option<OneLine> {
+        let (call, form) = (&in_flight.call, &in_flight.form);
         let params = String::from_utf8_lossy(&call.params);
         let answered = tokio::select! {
             answered = self.server.request("tools/call", &params) => answered,
-            () = under_way.cancelled.cancelled() => return None,
+            () = in_flight.cancelled.cancelled() => return None,
         };
         Some(match answered {
             Ok(frame) => match frame.part(&frame.result) {

@@ -6,7 +6,7 @@ use countersign::id::Run;
 use countersign::store::{Filter, LONGEST_PAGE};
 use serde_json::value::RawValue;
 
-use super::{Asked, described, stands};
+use super::{TaskRequest, described, stands};
 use crate::mcp::answer::{is_our_task, speaks_for_us};
 use crate::mcp::frame::{pick, span, splice};
 use crate::mcp::one_line::OneLine;
@@ -19,7 +19,7 @@ const MOST_PAGES: usize = 50;
 
 impl Relay {
     /// Answers `tasks/list` with the server's tasks and, on the last page, this client's held calls.
-    pub(super) async fn list_tasks(&self, asked: &Asked) -> OneLine {
+    pub(super) async fn list_tasks(&self, asked: &TaskRequest) -> OneLine {
         let ours = self.open_tasks().await.join(",");
         let params = match asked.params.is_empty() {
             true => "{}".into(),

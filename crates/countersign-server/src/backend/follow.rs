@@ -16,7 +16,7 @@ use super::sse::Reader;
 use super::{LocalDesk, RemoteDesk};
 use crate::client::StreamedResponse;
 use crate::failure::Failure;
-use crate::view::Happening;
+use crate::view::FeedEventView;
 
 /// Events read from the store at a time.
 const PAGE: usize = 256;
@@ -43,14 +43,14 @@ pub struct Wanted {
 /// Item of an event stream.
 pub enum Followed {
     /// An event.
-    Happened(Happening),
+    Happened(FeedEventView),
     /// The connection was lost; reconnecting. Holds the reason.
     Lost(String),
     /// Connected again; no events were missed.
     Back,
 }
 
-/// Event stream of a desk.
+/// Event stream of a backend.
 pub enum Following<'d> {
     /// From the store.
     Local(LocalFollowing<'d>),
@@ -70,7 +70,7 @@ impl Following<'_> {
 
 /// Event stream of a store.
 pub struct LocalFollowing<'d> {
-    desk: &'d LocalDesk,
+    backend: &'d LocalDesk,
     wanted: Wanted,
     changes: Changes,
     cursor: Cursor,
@@ -78,12 +78,12 @@ pub struct LocalFollowing<'d> {
 }
 
 impl<'d> LocalFollowing<'d> {
-    pub(super) async fn start(desk: &'d LocalDesk, wanted: Wanted) -> Result<LocalFollowing<'d>, Failure> {
+    pub(super) async fn start(backend: &'d LocalDesk, wanted: Wanted) -> Result<LocalFollowing<'d>, Failure> {
         // Subscribe to changes before reading the position, so that no event in between is missed.
-        let changes = desk.store().hub().changes();
-        let cursor = desk.store().feed_end(&desk.tenant).await?;
+        let changes = backend.store().hub().changes();
+        let cursor = backend.store().feed_end(&backend.tenant).await?;
         Ok(LocalFollowing {
-            desk,
+            backend,
             wanted,
             changes,
             cursor,
@@ -91,7 +91,7 @@ impl<'d> LocalFollowing<'d> {
         })
     }
 
-    async fn next(&mut self) -> Result<Happening, Failure> {
+    async fn next(&mut self) -> Result<FeedEventView, Failure> {
         loop {
             while let Some(event) = self.queue.front() {
                 let happening = self.happening(event).await?;
@@ -101,9 +101,9 @@ impl<'d> LocalFollowing<'d> {
                 }
             }
             let page = self
-                .desk
+                .backend
                 .store()
-                .feed(&self.desk.tenant, self.cursor, PAGE)
+                .feed(&self.backend.tenant, self.cursor, PAGE)
                 .await?;
             match page.last() {
                 Some(last) => self.cursor = last.cursor,
@@ -114,11 +114,11 @@ impl<'d> LocalFollowing<'d> {
     }
 
     /// Converts an event. `None` if the filter excludes it or its approval is gone.
-    async fn happening(&self, event: &FeedEvent) -> Result<Option<Happening>, Failure> {
+    async fn happening(&self, event: &FeedEvent) -> Result<Option<FeedEventView>, Failure> {
         let found = self
-            .desk
+            .backend
             .store()
-            .approval(&self.desk.tenant, event.approval)
+            .approval(&self.backend.tenant, event.approval)
             .await?;
         let Some(approval) = found else {
             return Ok(None);
@@ -131,14 +131,14 @@ impl<'d> LocalFollowing<'d> {
                 .is_none_or(|channel| approval.channel.as_ref() == Some(channel))
             && (wanted.what.is_empty() || wanted.what.iter().any(|what| what == event.event.what.as_str()));
         Ok(is_wanted
-            .then(|| Happening::new(&approval, &event.event))
+            .then(|| FeedEventView::new(&approval, &event.event))
             .flatten())
     }
 }
 
 /// Event stream of a server.
 pub struct RemoteFollowing<'d> {
-    desk: &'d RemoteDesk,
+    backend: &'d RemoteDesk,
     path: String,
     last: Option<String>,
     stream: Option<(StreamedResponse, Reader)>,
@@ -147,7 +147,10 @@ pub struct RemoteFollowing<'d> {
 }
 
 impl<'d> RemoteFollowing<'d> {
-    pub(super) async fn start(desk: &'d RemoteDesk, wanted: Wanted) -> Result<RemoteFollowing<'d>, Failure> {
+    pub(super) async fn start(
+        backend: &'d RemoteDesk,
+        wanted: Wanted,
+    ) -> Result<RemoteFollowing<'d>, Failure> {
         let mut path = "/v1/events?".to_owned();
         let mut add = |name: &str, value: Option<String>| {
             path.extend(value.map(|value| format!("{name}={}&", encode(&value))));
@@ -156,9 +159,9 @@ impl<'d> RemoteFollowing<'d> {
         add("channel", wanted.channel.map(|channel| channel.to_string()));
         add("what", (!wanted.what.is_empty()).then(|| wanted.what.join(",")));
         path.pop();
-        let opened = desk.server.stream(&path, None).await?;
+        let opened = backend.server.stream(&path, None).await?;
         Ok(RemoteFollowing {
-            desk,
+            backend,
             path,
             last: None,
             stream: Some((opened, Reader::default())),
@@ -192,7 +195,7 @@ impl<'d> RemoteFollowing<'d> {
 
     /// Tries once to reconnect, and sleeps after a repeated temporary failure. Permanent failures are errors.
     async fn connect(&mut self) -> Result<Option<Followed>, Failure> {
-        match self.desk.server.stream(&self.path, self.last.as_deref()).await {
+        match self.backend.server.stream(&self.path, self.last.as_deref()).await {
             Ok(opened) => {
                 self.stream = Some((opened, Reader::default()));
                 let was_lost = std::mem::take(&mut self.is_lost);

@@ -1,4 +1,4 @@
-//! Local desk: a gate over the store, with the tenant and the policy file.
+//! Local backend: a gate over the store, with the tenant and the policy file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const RECORD_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// Agent name if none is given.
 const AGENT: &str = "command-line";
 
-/// Desk that works on the store directly.
+/// Backend that works on the store directly.
 pub struct LocalDesk {
     pub gate: Gate,
     /// Tenant of all operations.

@@ -2,7 +2,7 @@
 //!
 //! Input: requests in the library's types. Output: approvals as JSON views, so that a command prints the same with
 //! either backend.
-//! Not here: rules and wording. A local desk calls the gate, a remote one calls a server's API.
+//! Not here: rules and wording. A local backend calls the gate, a remote one calls a server's API.
 
 mod credential;
 mod follow;
@@ -42,7 +42,7 @@ use crate::store::{Missing, Watch};
 use crate::view::{ApprovalView, PageView};
 
 /// Backend of a command.
-pub enum Desk {
+pub enum Backend {
     /// The store itself.
     Local(Box<LocalDesk>),
     /// A server, over its API.
@@ -146,43 +146,43 @@ pub struct Started {
     pub limit: TimeLimit,
 }
 
-/// Forwards a method call to either desk.
+/// Forwards a method call to either backend.
 macro_rules! either {
-    ($desk:expr, $inner:ident => $answer:expr) => {
-        match $desk {
-            Desk::Local($inner) => $answer,
-            Desk::Remote($inner) => $answer,
+    ($backend:expr, $inner:ident => $answer:expr) => {
+        match $backend {
+            Backend::Local($inner) => $answer,
+            Backend::Remote($inner) => $answer,
         }
     };
 }
 
-impl Desk {
+impl Backend {
     /// Opens the store, or prepares requests to the server. `missing` says whether a missing store is created.
-    pub async fn open(global: &Global, missing: Missing) -> Result<Desk, Failure> {
-        Desk::open_with(global, missing, Watch::Nobody, None).await
+    pub async fn open(global: &Global, missing: Missing) -> Result<Backend, Failure> {
+        Backend::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// Like [`Desk::open`], for commands that wait for changes or run calls themselves.
+    /// Like [`Backend::open`], for commands that wait for changes or run calls themselves.
     pub async fn open_with(
         global: &Global,
         missing: Missing,
         watch: Watch,
         executor: Option<CommandExecutor>,
-    ) -> Result<Desk, Failure> {
+    ) -> Result<Backend, Failure> {
         match &global.server {
-            Some(url) => Ok(Desk::Remote(RemoteDesk::open(global, url, executor)?)),
+            Some(url) => Ok(Backend::Remote(RemoteDesk::open(global, url, executor)?)),
             None => {
                 let local = LocalDesk::open_with(global, missing, watch, executor).await?;
-                Ok(Desk::Local(Box::new(local)))
+                Ok(Backend::Local(Box::new(local)))
             }
         }
     }
 
-    /// Returns the local desk, or a usage error for `what`, which works only at the store.
+    /// Returns the local backend, or a usage error for `what`, which works only at the store.
     pub fn at_store(self, what: &str) -> Result<LocalDesk, Failure> {
         match self {
-            Desk::Local(local) => Ok(*local),
-            Desk::Remote(_) => {
+            Backend::Local(local) => Ok(*local),
+            Backend::Remote(_) => {
                 let message = format!("`{what}` needs direct access to the store and cannot use a server");
                 Err(Failure::usage(message)
                     .hint("leave out `--server` and COUNTERSIGN_SERVER, and name the store with `--store`"))
@@ -192,42 +192,42 @@ impl Desk {
 
     /// Lists approvals, one page.
     pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
-        either!(self, desk => desk.list(filter).await)
+        either!(self, backend => backend.list(filter).await)
     }
 
     /// Lists the ids of approvals, one page.
     pub async fn ids(&self, filter: &Filter) -> Result<Vec<ApprovalId>, Failure> {
-        either!(self, desk => desk.ids(filter).await)
+        either!(self, backend => backend.ids(filter).await)
     }
 
     /// Returns an approval with its concerns. `None` if it does not exist or is not visible.
     pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
-        either!(self, desk => desk.approval(id).await)
+        either!(self, backend => backend.approval(id).await)
     }
 
     /// Returns an approval with its events and concerns.
     pub async fn history(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
-        either!(self, desk => desk.history(id).await)
+        either!(self, backend => backend.history(id).await)
     }
 
     /// Returns the exact arguments of a call. A server refuses them if they contain a secret.
     pub async fn argument_bytes(&self, call: CallId) -> Result<Option<Vec<u8>>, Failure> {
-        either!(self, desk => desk.argument_bytes(call).await)
+        either!(self, backend => backend.argument_bytes(call).await)
     }
 
     /// Proposes calls. Passed ones are run at once if this process runs them.
     pub async fn propose(&self, proposal: Proposal) -> Result<Proposed, Failure> {
-        either!(self, desk => desk.propose(proposal).await)
+        either!(self, backend => backend.propose(proposal).await)
     }
 
     /// Records a decision.
     pub async fn decide(&self, deciding: Deciding) -> Result<ApprovalView, Failure> {
-        either!(self, desk => desk.decide(deciding).await)
+        either!(self, backend => backend.decide(deciding).await)
     }
 
     /// Withdraws a pending approval.
     pub async fn withdraw(&self, id: ApprovalId, reason: Option<String>) -> Result<ApprovalView, Failure> {
-        either!(self, desk => desk.withdraw(id, reason).await)
+        either!(self, backend => backend.withdraw(id, reason).await)
     }
 
     /// Records how a call with an unknown outcome ended.
@@ -237,7 +237,7 @@ impl Desk {
         succeeded: bool,
         note: Option<String>,
     ) -> Result<ApprovalView, Failure> {
-        either!(self, desk => desk.reconcile(call, succeeded, note).await)
+        either!(self, backend => backend.reconcile(call, succeeded, note).await)
     }
 
     /// Proposes the undo of a call.
@@ -247,7 +247,7 @@ impl Desk {
         channel: Option<Channel>,
         key: Option<Key>,
     ) -> Result<ApprovalView, Failure> {
-        either!(self, desk => desk.undo(call, channel, key).await)
+        either!(self, backend => backend.undo(call, channel, key).await)
     }
 
     /// Waits for a decision, or until the released calls have run. `None` on timeout.
@@ -257,30 +257,32 @@ impl Desk {
         until: Until,
         limit: Duration,
     ) -> Result<Option<ApprovalView>, Failure> {
-        either!(self, desk => desk.wait(id, until, limit).await)
+        either!(self, backend => backend.wait(id, until, limit).await)
     }
 
     /// Follows events from now on.
     pub async fn follow(&self, wanted: Wanted) -> Result<Following<'_>, Failure> {
         Ok(match self {
-            Desk::Local(desk) => Following::Local(LocalFollowing::start(desk, wanted).await?),
-            Desk::Remote(desk) => Following::Remote(Box::new(RemoteFollowing::start(desk, wanted).await?)),
+            Backend::Local(backend) => Following::Local(LocalFollowing::start(backend, wanted).await?),
+            Backend::Remote(backend) => {
+                Following::Remote(Box::new(RemoteFollowing::start(backend, wanted).await?))
+            }
         })
     }
 
     /// Records the start of a released call, which succeeds once, and returns its permit.
     pub async fn start(&self, call: CallId) -> Result<Started, Failure> {
-        either!(self, desk => desk.start(call).await)
+        either!(self, backend => backend.start(call).await)
     }
 
     /// Records the outcome of a call started here.
     pub async fn finish(&self, call: CallId, permit: &str, outcome: Outcome) -> Result<(), Failure> {
-        either!(self, desk => desk.finish(call, permit, outcome).await)
+        either!(self, backend => backend.finish(call, permit, outcome).await)
     }
 
     /// Runs the released calls with the configured command.
     pub async fn run_released(&self, approval: ApprovalView) -> Result<ApprovalView, Failure> {
-        either!(self, desk => desk.run_released(approval).await)
+        either!(self, backend => backend.run_released(approval).await)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Remote desk: the same operations over a server's API.
+//! Remote backend: the same operations over a server's API.
 //!
 //! The token determines agent, person and tenant. Options that state them are usage errors, not ignored.
 
@@ -48,7 +48,7 @@ pub fn check_one_place(global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// Desk that works through a server.
+/// Backend that works through a server.
 pub struct RemoteDesk {
     pub(super) server: Server,
     executor: Option<CommandExecutor>,
