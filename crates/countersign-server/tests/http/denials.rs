@@ -98,18 +98,18 @@ const NOTE: (&str, &str) = ("note", r#"{"n":1}"#);
 const OTHER: (&str, &str) = ("note", r#"{"n":2}"#);
 
 /// An agent, a person, and tools that record their runs.
-struct Backend {
+struct Desk {
     service: Service,
     ran: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
     agent: String,
     ana: String,
 }
 
-impl Backend {
-    async fn new() -> Backend {
+impl Desk {
+    async fn new() -> Desk {
         let (service, ran) = Service::recording(COOLING, &["pay", "note"]).await;
         let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
-        Backend {
+        Desk {
             service,
             ran,
             agent,
@@ -154,8 +154,8 @@ impl Backend {
 
 #[tokio::test]
 async fn x99_a_denied_call_is_refused_in_whatever_company() {
-    let backend = Backend::new().await;
-    backend.decide(&[PAY], r#"{"approved":false}"#).await;
+    let desk = Desk::new().await;
+    desk.decide(&[PAY], r#"{"approved":false}"#).await;
     let again = ("pay", r#"{ "to":"X", "amount":5e3, "Confirmed":true }"#);
     for calls in [
         &[PAY][..],
@@ -164,32 +164,31 @@ async fn x99_a_denied_call_is_refused_in_whatever_company() {
         &[PAY, PAY],
         &[NOTE, OTHER, again],
     ] {
-        backend.is_refused(calls).await;
+        desk.is_refused(calls).await;
     }
-    backend.is_asked(&[NOTE]).await;
-    backend.is_asked(&[NOTE, OTHER]).await;
+    desk.is_asked(&[NOTE]).await;
+    desk.is_asked(&[NOTE, OTHER]).await;
 }
 
 #[tokio::test]
 async fn x99_each_call_that_was_left_out_counts_as_denied() {
-    let backend = Backend::new().await;
-    backend
-        .decide(
-            &[PAY, NOTE, OTHER],
-            r#"{"approved":true,"calls":[{"approved":false},{"approved":true},{"approved":false}]}"#,
-        )
-        .await;
-    assert_eq!(*backend.ran.lock().unwrap(), ["note"]);
+    let desk = Desk::new().await;
+    desk.decide(
+        &[PAY, NOTE, OTHER],
+        r#"{"approved":true,"calls":[{"approved":false},{"approved":true},{"approved":false}]}"#,
+    )
+    .await;
+    assert_eq!(*desk.ran.lock().unwrap(), ["note"]);
     for calls in [&[PAY][..], &[OTHER], &[PAY, NOTE], &[NOTE, OTHER]] {
-        backend.is_refused(calls).await;
+        desk.is_refused(calls).await;
     }
-    backend.is_asked(&[NOTE]).await;
+    desk.is_asked(&[NOTE]).await;
 }
 
 #[tokio::test]
 async fn x99_a_batch_that_was_denied_is_refused_in_any_order() {
-    let backend = Backend::new().await;
-    backend.decide(&[PAY, NOTE, NOTE], r#"{"approved":false}"#).await;
+    let desk = Desk::new().await;
+    desk.decide(&[PAY, NOTE, NOTE], r#"{"approved":false}"#).await;
     for calls in [
         &[PAY, NOTE, NOTE][..],
         &[NOTE, PAY, NOTE],
@@ -197,7 +196,7 @@ async fn x99_a_batch_that_was_denied_is_refused_in_any_order() {
         &[OTHER, NOTE, NOTE, PAY],
         &[NOTE, NOTE, NOTE, PAY],
     ] {
-        backend.is_refused(calls).await;
+        desk.is_refused(calls).await;
     }
     // The person may have objected to another call of the batch.
     for calls in [
@@ -207,11 +206,11 @@ async fn x99_a_batch_that_was_denied_is_refused_in_any_order() {
         &[PAY, NOTE],
         &[PAY, NOTE, OTHER],
     ] {
-        backend.is_asked(calls).await;
+        desk.is_asked(calls).await;
     }
     // Denying a smaller batch refuses that one as well.
-    backend.decide(&[NOTE, PAY], r#"{"approved":false}"#).await;
-    backend.is_refused(&[PAY, NOTE]).await;
-    backend.is_refused(&[PAY, OTHER, NOTE]).await;
-    backend.is_asked(&[PAY]).await;
+    desk.decide(&[NOTE, PAY], r#"{"approved":false}"#).await;
+    desk.is_refused(&[PAY, NOTE]).await;
+    desk.is_refused(&[PAY, OTHER, NOTE]).await;
+    desk.is_asked(&[PAY]).await;
 }

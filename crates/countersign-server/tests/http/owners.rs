@@ -20,9 +20,9 @@ async fn pending(service: &Service, token: &str, channel: &str) -> Value {
 async fn x70_another_agent_does_not_replace_a_card() {
     let service = Service::new().await;
     let (alfa, beta) = (service.agent("alfa").await, service.agent("beta").await);
-    let card = service.post(&alfa, "/v1/calls", &echo("backend", 1)).await.good()["approval"].clone();
-    let ask = json!({ "channel": "backend", "toolName": "echo", "toolArguments": { "n": 3 } }).to_string();
-    for (route, body) in [("/v1/calls", echo("backend", 2)), ("/v1/approvals", ask)] {
+    let card = service.post(&alfa, "/v1/calls", &echo("desk", 1)).await.good()["approval"].clone();
+    let ask = json!({ "channel": "desk", "toolName": "echo", "toolArguments": { "n": 3 } }).to_string();
+    for (route, body) in [("/v1/calls", echo("desk", 2)), ("/v1/approvals", ask)] {
         let refused = service.post(&beta, route, &body).await;
         assert_eq!(
             refused.error(),
@@ -38,19 +38,19 @@ async fn x70_another_agent_does_not_replace_a_card() {
     assert_eq!(all["approvals"], json!([]));
     service.post(&beta, "/v1/calls", &echo("other", 4)).await.good();
     // The first card is unchanged, and runs what it says.
-    assert_eq!(pending(&service, &alfa, "backend").await["approval"], card["id"]);
+    assert_eq!(pending(&service, &alfa, "desk").await["approval"], card["id"]);
     let ana = service.decider("ana").await;
     let path = format!("/v1/approvals/{}?waitFor=finished", id(&card));
     let ran = service.post(&ana, &path, r#"{"approved":true}"#).await.good();
     assert_eq!(ran["calls"][0]["result"]["n"], 1, "{ran}");
     // A new card of the owner supersedes its previous one.
-    let second = service.post(&alfa, "/v1/calls", &echo("backend", 5)).await.good();
-    let third = service.post(&alfa, "/v1/calls", &echo("backend", 6)).await.good();
+    let second = service.post(&alfa, "/v1/calls", &echo("desk", 5)).await.good();
+    let third = service.post(&alfa, "/v1/calls", &echo("desk", 6)).await.good();
     assert_eq!(third["approval"]["replaces"], second["approval"]["id"]);
     // The channel still belongs to alfa when nothing is pending in it.
     let withdraw = format!("/v1/approvals/{}/withdraw", id(&third["approval"]));
     service.post(&alfa, &withdraw, "{}").await.good();
-    let refused = service.post(&beta, "/v1/calls", &echo("backend", 7)).await;
+    let refused = service.post(&beta, "/v1/calls", &echo("desk", 7)).await;
     assert_eq!(
         refused.error(),
         (409, "channel_taken".to_owned()),
@@ -63,7 +63,7 @@ async fn x70_another_agent_does_not_replace_a_card() {
 async fn x70_what_another_agent_tries_does_not_use_up_the_evidence() {
     let service = Service::new().await;
     let (alfa, beta) = (service.agent("alfa").await, service.agent("beta").await);
-    let card = service.post(&alfa, "/v1/calls", &echo("backend", 1)).await.good()["approval"].clone();
+    let card = service.post(&alfa, "/v1/calls", &echo("desk", 1)).await.good()["approval"].clone();
     let path = format!("/v1/approvals/{}", id(&card));
     for _ in 0..40 {
         let tried = service.post(&beta, &path, r#"{"approved":true}"#).await;
@@ -87,12 +87,12 @@ async fn x70_what_another_agent_tries_does_not_use_up_the_evidence() {
 /// Agents can share a channel that the policy lists.
 #[tokio::test]
 async fn x70_a_policy_may_share_a_channel() {
-    let service = Service::with_policy(&format!("[channel]\nshared = [\"backend\"]\n{POLICY}")).await;
+    let service = Service::with_policy(&format!("[channel]\nshared = [\"desk\"]\n{POLICY}")).await;
     let (alfa, beta) = (service.agent("alfa").await, service.agent("beta").await);
-    let first = service.post(&alfa, "/v1/calls", &echo("backend", 1)).await.good();
-    let second = service.post(&beta, "/v1/calls", &echo("backend", 2)).await.good();
+    let first = service.post(&alfa, "/v1/calls", &echo("desk", 1)).await.good();
+    let second = service.post(&beta, "/v1/calls", &echo("desk", 2)).await.good();
     assert_eq!(
-        pending(&service, &beta, "backend").await["approval"],
+        pending(&service, &beta, "desk").await["approval"],
         second["approval"]["id"]
     );
     let first = service
