@@ -293,7 +293,8 @@ fn call(call: SubmitCall) -> Answer<SubmittedCall> {
     });
     let folder = call.working_folder.map(|folder| {
         let folder = folder.read();
-        folder.map_err(|problem| ApiError::bad_request(format!("`workingFolder`: {problem}")))
+        let hint = "send the full path of the folder, and of each place that a link leads to";
+        folder.map_err(|problem| ApiError::unclear(format!("`workingFolder`: {problem}"), hint))
     });
     Ok(SubmittedCall {
         tool: call.tool,
