@@ -24,6 +24,10 @@ pub(super) struct ActWords {
     names: Vec<Name>,
     /// True if the act refuses, stops, undoes or defers something, so that its verb may as well refuse the card.
     pub(super) refuses: bool,
+    /// The same for the approving label alone.
+    pub(super) has_refusing_label: bool,
+    /// True if the act objects to something or examines it, so that "ok" may be said of the thing.
+    pub(super) objects: bool,
     /// True if the act waits or keeps something as it is, so that "go ahead" may mean not to wait.
     pub(super) waits: bool,
     /// True if the card says nothing of its act, or its verb is a known one. Another verb may object to something
@@ -67,6 +71,16 @@ pub(super) struct Named {
     pub(super) is_verb_alone: bool,
     /// True if it names the object, too, rather than leave it out or say "it".
     pub(super) has_object: bool,
+    /// True if neither an object nor a pronoun follows the verb, so that the next words may be its object.
+    pub(super) is_open: bool,
+}
+
+/// What a reply says of the act's object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Object {
+    Missing,
+    Pronoun,
+    Named,
 }
 
 impl ActWords {
@@ -92,6 +106,10 @@ impl ActWords {
             is_in(&own_words) || is_in(&act_words)
         };
         let refuses = in_either(|phrases| &phrases.refuse);
+        let has_refusing_label = {
+            let mut verbs = all_phrases().values().flat_map(|phrases| &phrases.refuse);
+            verbs.any(|verb| holds(&label, verb))
+        };
         let offered: Vec<&String> = own_words.iter().chain(&act_words).collect();
         let is_never = |word: &&String| NEVER.contains(&word.as_str());
         let waits = in_either(|phrases| &phrases.wait) || offered.iter().any(is_never);
@@ -118,15 +136,21 @@ impl ActWords {
             .flatten()
             .peekable();
         let is_verb_last = phrases_of(tag).is_some_and(|phrases| phrases.is_verb_last);
-        let is_familiar = match texts.peek() {
+        let has_known_verbs = match texts.peek() {
             Some(_) => texts.all(|text| has_known_verb(&split(text), is_verb_last)),
-            None => act.is_none_or(|act| has_known_verb(&split(act.title()), is_verb_last)),
+            None => act.map_or(offer.numbered < 2, |act| {
+                has_known_verb(&split(act.title()), is_verb_last)
+            }),
         };
+        let objects = in_either(|phrases| &phrases.objection);
+        let is_familiar = has_known_verbs && !objects;
         let is_negated = offered.iter().any(|word| turns(word));
         let is_told = |word: &&String| !turns(word) || reply.contains(&word.as_str());
         if !offered.iter().all(is_told) {
             return ActWords {
                 refuses,
+                has_refusing_label,
+                objects,
                 waits,
                 is_familiar,
                 is_negated,
@@ -156,6 +180,8 @@ impl ActWords {
         }
         ActWords {
             refuses,
+            has_refusing_label,
+            objects,
             waits,
             is_familiar,
             is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)),
@@ -172,6 +198,8 @@ impl ActWords {
     pub(super) fn unnamed(&self) -> ActWords {
         ActWords {
             refuses: self.refuses,
+            has_refusing_label: self.has_refusing_label,
+            objects: self.objects,
             waits: self.waits,
             is_familiar: self.is_familiar,
             ..ActWords::default()
@@ -187,15 +215,20 @@ impl ActWords {
     /// Returns the ways in which the words at the start of `rest` may name the act.
     pub(super) fn named(&self, rest: &[&str], listed: &[&Phrases]) -> Vec<Named> {
         let mut found = Vec::new();
-        let mut add = |length: usize, is_verb_alone: bool, has_object: bool| {
+        let mut add = |length: usize, is_verb_alone: bool, object: Object| {
             found.push(Named {
                 length,
                 is_verb_alone,
-                has_object,
+                has_object: object == Object::Named,
+                is_open: object == Object::Missing,
             });
         };
+        let of_words = |count: usize| match count > 1 {
+            true => Object::Named,
+            false => Object::Missing,
+        };
         if begins(rest, &self.label) {
-            add(self.label.len(), true, self.label.len() > 1);
+            add(self.label.len(), true, of_words(self.label.len()));
         }
         for name in &self.names {
             // A title that says less than the summary is too little.
@@ -203,7 +236,7 @@ impl ActWords {
                 && rest.first().copied() == name.whole.first().map(String::as_str)
                 && let Some(length) = repeats(rest, &name.whole, listed)
             {
-                add(length, false, name.whole.len() > 1);
+                add(length, false, of_words(name.whole.len()));
             }
             if self.is_more {
                 continue;
@@ -212,23 +245,24 @@ impl ActWords {
                 let rest = rest.get(at..).unwrap_or_default();
                 let full = repeats(rest, &name.object, listed);
                 let pronoun = longest(rest, listed, |phrases| &phrases.object).filter(|_| name.is_known);
-                let full = full.map(|length| (at + length, true));
-                full.into_iter().chain(pronoun.map(|length| (at + length, false)))
+                let full = full.map(|length| (at + length, Object::Named));
+                full.into_iter()
+                    .chain(pronoun.map(|length| (at + length, Object::Pronoun)))
             };
             if let Some(length) = name.verb_at(rest, listed) {
                 if name.is_known || name.object.is_empty() {
-                    add(length, begins(rest, &name.verb), false);
+                    add(length, begins(rest, &name.verb), Object::Missing);
                 }
-                object_at(length).for_each(|(end, has_object)| add(end, false, has_object));
+                object_at(length).for_each(|(end, object)| add(end, false, object));
             }
             if let Some(length) = name.divided_verb_at(rest, listed) {
-                add(length, false, false);
+                add(length, false, Object::Pronoun);
             }
             if name.is_verb_last {
-                for (end, has_object) in object_at(0) {
+                for (end, object) in object_at(0) {
                     let behind = rest.get(end..).unwrap_or_default();
                     if let Some(length) = name.verb_at(behind, listed) {
-                        add(end + length, false, has_object);
+                        add(end + length, false, object);
                     }
                 }
             }

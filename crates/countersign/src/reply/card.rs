@@ -40,7 +40,7 @@ pub(super) fn approves(
     let language = tables.language(tag);
     let act = ActWords::of(tables, offer, language, base(tag), &reply);
     let listed = listed(tag);
-    if is_label && !act.refuses {
+    if is_label && !act.has_refusing_label {
         return true;
     }
     if act.is_turned || repeats_a_word(&reply, &listed) {
@@ -282,7 +282,9 @@ pub(super) fn grants_all(tables: &Tables, offer: &Offer<'_>, words: &Words, said
     // "Cancel all" may as well mean the calls of the card.
     is_plain &= !act.refuses || has_particle(&reply, &listed);
     const THEM: [&str; 3] = ["them", "these", "those"];
-    let all = longest(at, |phrases| &phrases.all);
+    // "Both" means two.
+    let is_count = |at: usize| reply.get(at) != Some(&"both") || offer.numbered == 2;
+    let all = longest(at, |phrases| &phrases.all).filter(|_| is_count(at));
     let them = reply.get(at).filter(|word| is_verb && THEM.contains(word));
     match all.or(them.map(|_| 1)) {
         Some(length) => is_plain && courtesies(at + length) == reply.len(),
@@ -361,6 +363,7 @@ fn agrees(tables: &Tables, label: &str) -> bool {
             &phrases.go_on,
             &phrases.onward,
             &phrases.mild,
+            &phrases.fair,
             &phrases.praise,
             &phrases.opposite,
         ];
@@ -380,34 +383,42 @@ fn is_condition(reply: &[&str]) -> bool {
 }
 
 /// Bits for the kinds of phrase that a reply contains so far.
-const YES: u16 = 1;
-const MILD: u16 = 2;
-const THANKS: u16 = 4;
-const ACT: u16 = 8;
+const YES: u32 = 1;
+const MILD: u32 = 2;
+const THANKS: u32 = 4;
+const ACT: u32 = 8;
 /// A courtesy in a language other than English. (English requests to confirm something are listed under `[not]`.)
-const COURTESY: u16 = 16;
-const APPROVAL: u16 = 32;
-const GO_ON: u16 = 64;
-const NOW: u16 = 128;
-const ONWARD: u16 = 256;
+const COURTESY: u32 = 16;
+const APPROVAL: u32 = 32;
+const GO_ON: u32 = 64;
+const NOW: u32 = 128;
+const ONWARD: u32 = 256;
 /// A yes that is more than the plain word: "sure", "do it".
-const LOOSE: u16 = 512;
+const LOOSE: u32 = 512;
+/// The plainest yes of a language.
+const PARTICLE: u32 = 262_144;
 /// Something that means one call: "delete it".
-const SINGLE: u16 = 1024;
+const SINGLE: u32 = 1024;
 /// A judgement, which may be about what the act objects to.
-const JUDGEMENT: u16 = 2048;
-const PRAISE: u16 = 16384;
+const JUDGEMENT: u32 = 2048;
+const PRAISE: u32 = 16384;
+/// A plain yes before the act is named.
+const LED: u32 = 32768;
+/// The act's verb with a pronoun.
+const PRONOUN: u32 = 65536;
+/// A mild yes that may judge the thing: "fine".
+const FAIR: u32 = 131_072;
 /// The act's verb without its object.
-const BARE: u16 = 4096;
+const BARE: u32 = 4096;
 /// The act's verb alone. What follows may be its object: "send thanks".
-const OPEN: u16 = 8192;
+const OPEN: u32 = 8192;
 /// Phrases that may be the object of an open verb.
-const CONTENT: u16 = YES | MILD | THANKS | APPROVAL | GO_ON | ONWARD | JUDGEMENT | PRAISE;
+const CONTENT: u32 = YES | MILD | THANKS | APPROVAL | GO_ON | ONWARD | JUDGEMENT | PRAISE | FAIR;
 
 /// Returns true if phrases and the act, named at most once, cover the whole reply and at least one of them approves.
 fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs) -> bool {
     // For each word boundary, the sets of bits that some reading reaches there.
-    let mut reached: Vec<Vec<u16>> = vec![Vec::new(); reply.len() + 1];
+    let mut reached: Vec<Vec<u32>> = vec![Vec::new(); reply.len() + 1];
     if let Some(first) = reached.first_mut() {
         first.push(0);
     }
@@ -417,16 +428,19 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
             continue;
         }
         let rest = reply.get(start..).unwrap_or_default();
-        let mut join = |length: usize, adds: u16| {
+        let mut join = |length: usize, adds: u32| {
             let Some(end) = reached.get_mut(start + length) else {
                 return;
             };
-            // The act is named at most once.
-            let is_next =
-                |held: &&u16| **held & adds & ACT == 0 && !(**held & OPEN != 0 && adds & CONTENT != 0);
-            for held in states.iter().filter(is_next) {
-                if !end.contains(&(held | adds)) {
-                    end.push(held | adds);
+            for held in states.iter().filter(|held| may_follow(**held, adds)) {
+                let led = if adds & ACT != 0 && held & PARTICLE != 0 {
+                    LED
+                } else {
+                    0
+                };
+                let next = held | adds | led;
+                if !end.contains(&next) {
+                    end.push(next);
                 }
             }
         };
@@ -443,12 +457,20 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
                 (&phrases.go_on, GO_ON),
                 (&phrases.now, NOW | courtesy),
                 (&phrases.praise, PRAISE),
+                // English "fine" before a verb makes it a noun, too.
+                (
+                    &phrases.fair,
+                    MILD | FAIR | if courtesy == 0 { PRAISE } else { 0 },
+                ),
             ];
             for (list, adds) in lists {
                 for phrase in list.iter().filter(|phrase| begins(rest, phrase)) {
-                    let is_loose = adds == YES && !is_particle(phrase, phrases);
+                    let is_plain = adds == YES && is_particle(phrase, phrases);
+                    let is_loose = adds == YES && !is_plain;
                     let is_single = adds == APPROVAL && phrase.len() > 1 && ends_in_object(phrase, phrases);
-                    let more = if is_loose { LOOSE } else { 0 } | if is_single { SINGLE } else { 0 };
+                    let more = if is_loose { LOOSE } else { 0 }
+                        | if is_single { SINGLE } else { 0 }
+                        | if is_plain { PARTICLE } else { 0 };
                     join(phrase.len(), adds | more);
                 }
             }
@@ -477,22 +499,25 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
         .any(|told| reply.windows(2).any(|two| two == told));
     let has_plain_yes = needs.has_plain_yes || is_told || first_yes.into_iter().any(says);
     let has_particle = has_particle(reply, listed);
-    let approves = |held: u16| {
-        let has = |bits: u16| held & bits != 0;
+    let approves = |held: u32| {
+        let has = |bits: u32| held & bits != 0;
         // Words that may mean the opposite of an act that refuses or waits, another time, the other label, or one call
         // of several.
+        let is_clear = act.is_familiar && !act.refuses;
         let is_opposite = (act.refuses && has(APPROVAL | NOW | GO_ON))
             || (act.waits && has(ONWARD))
-            || ((act.refuses || !act.is_familiar) && has(JUDGEMENT) && !has_particle)
+            // A judgement may be about the thing: an invoice may be right that is disputed.
+            || (act.refuses && has(JUDGEMENT | FAIR))
+            || (act.objects && has(MILD) && !has_particle)
+            || (!is_clear && has(JUDGEMENT | APPROVAL | FAIR) && !has_particle)
             || (!act.is_familiar && has(GO_ON))
-            || (!act.is_familiar && has(APPROVAL) && !has_particle)
             || (!act.is_familiar && !act.refuses && has(ONWARD) && !has_particle)
             || (!act.may_be_now && has(NOW))
             || (needs.has_own_labels && has(GO_ON))
             || (needs.plain_yes && has(LOOSE | JUDGEMENT | ONWARD | APPROVAL | GO_ON | MILD | NOW))
             || (needs.more_than_act && has(SINGLE))
-            || (act.refuses && has(ACT) && !has_particle)
-            || (act.is_verb_unclear && has(BARE) && !has_particle);
+            || (act.refuses && has(ACT) && !has(LED))
+            || (act.is_verb_unclear && has(BARE) && !has(LED));
         if is_opposite || (needs.act_named && !has(ACT)) {
             return false;
         }
@@ -505,16 +530,26 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
     reached.last().into_iter().flatten().any(|held| approves(*held))
 }
 
+/// Returns true if words of these kinds may follow what was said so far. The act is named at most once. What follows a verb
+/// without an object may be its object ("send thanks", "tell him yes"), and praise before one makes it a noun ("great
+/// post").
+fn may_follow(held: u32, adds: u32) -> bool {
+    let is_again = held & adds & ACT != 0;
+    let is_content = held & OPEN != 0 && adds & CONTENT != 0;
+    let is_told = held & PRONOUN != 0 && adds & (CONTENT & !THANKS) != 0;
+    let is_noun = held & (PRAISE | THANKS) != 0 && adds & OPEN != 0;
+    !(is_again || is_content || is_told || is_noun)
+}
+
 /// Returns the bits of words that name the act.
-fn bits(named: Named) -> u16 {
+fn bits(named: Named) -> u32 {
     let single = if named.is_verb_alone { 0 } else { SINGLE };
-    let bare = if named.has_object { 0 } else { BARE };
-    let open = if named.is_verb_alone && !named.has_object {
-        OPEN
-    } else {
-        0
+    let object = match (named.has_object, named.is_open) {
+        (true, _) => 0,
+        (false, true) => BARE | OPEN,
+        (false, false) => BARE | PRONOUN,
     };
-    ACT | single | bare | open
+    ACT | single | object
 }
 
 fn is_english(phrases: &Phrases) -> bool {

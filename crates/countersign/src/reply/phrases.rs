@@ -63,6 +63,10 @@ pub(super) struct Phrases {
     pub(super) same: Vec<Vec<Phrase>>,
     /// More verbs that object to nothing and put nothing off.
     pub(super) familiar: Vec<Phrase>,
+    /// Phrases that are a yes only where "approved" would be: they may judge the thing that the act is about.
+    pub(super) fair: Vec<Phrase>,
+    /// Words that object to something or examine it, so that "approved" may be said of the thing.
+    pub(super) objection: Vec<Phrase>,
     /// Verbs that may be said of the card itself, such as "change".
     pub(super) of_card: Vec<Phrase>,
     /// True if the verb may also follow its object.
@@ -168,6 +172,8 @@ fn read(text: &str) -> HashMap<String, Phrases> {
                 "[lead]" => &mut phrases.lead,
                 "[onward]" => &mut phrases.onward,
                 "[familiar]" => &mut phrases.familiar,
+                "[fair]" => &mut phrases.fair,
+                "[objection]" => &mut phrases.objection,
                 "[of card]" => &mut phrases.of_card,
                 "[wait]" => &mut phrases.wait,
                 "[part]" => &mut phrases.part,
