@@ -197,7 +197,9 @@ fn of_card(
         Err(_) if dont::refuses(tables(), offer, words, said) => Ok(decided(Reading::No)),
         // "Yes, stop" to a card that stops something says yes and no for the larger tables.
         Err(Why::Ambiguous(_) | Why::Undecided(_) | Why::Unknown(_))
-            if card::has_plain_yes(offer, words, said) && approves() =>
+            if card::has_plain_yes(offer, words, said)
+                && card::holds_refusing_act(offer, words, said)
+                && approves() =>
         {
             Ok(decided(Reading::Yes))
         }

@@ -390,7 +390,7 @@ async fn c4_an_ok_to_something_destructive_is_asked_again_and_not_told_to_the_mo
     world.says("yes").await;
     world.says("undo that").await;
     let shown = world.says("ok").await;
-    assert!(shown.starts_with("[This cannot be taken back."), "{shown}");
+    assert!(shown.starts_with("[This cannot be undone."), "{shown}");
     assert_eq!(world.ran().len(), 1);
     let session = world.agent.session(&tenant(), &channel()).await.unwrap();
     assert!(!format!("{:?}", session.messages()).contains("\"ok\""));

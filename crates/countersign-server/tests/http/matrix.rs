@@ -382,7 +382,7 @@ async fn i10_no_token_holds_both_sides() {
     );
     let refused = mint(&[Reply, Execute], None, None).await.unwrap_err();
     assert!(
-        refused.starts_with("a token cannot combine execute,reply together"),
+        refused.starts_with("a token cannot combine execute,reply"),
         "{refused}"
     );
     assert!(mint(&[Decide], None, None).await.is_err(), "nobody decides");

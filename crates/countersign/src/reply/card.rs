@@ -592,11 +592,10 @@ pub(super) fn may_be_unknown(offer: &Offer<'_>, words: &Words, said: Option<&str
     base(tag) != "en" || (0..reply.len()).any(names_act)
 }
 
-/// Returns true if a reply begins by naming an act that refuses or stops something, after courtesies.
+/// Returns true if a reply begins, after courtesies, by naming an act that refuses or stops something.
 pub(super) fn names_refusing_act(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
     let tag = said.or(offer.language()).unwrap_or("en");
     let reply: Vec<&str> = words.iter().collect();
-    let act = ActWords::of(tables(), offer, tables().language(tag), base(tag), &reply);
     let listed = listed(tag);
     let mut at = 0;
     while let Some(length) = longest(reply.get(at..).unwrap_or_default(), &listed, |phrases| {
@@ -604,7 +603,30 @@ pub(super) fn names_refusing_act(offer: &Offer<'_>, words: &Words, said: Option<
     }) {
         at += length;
     }
-    act.refuses && !act.named(reply.get(at..).unwrap_or_default(), &listed).is_empty()
+    refusing_act_at(offer, said, &reply)
+        .first()
+        .is_some_and(|first| *first == at)
+}
+
+/// Returns true if a reply names an act that refuses or stops something, wherever in the reply.
+pub(super) fn holds_refusing_act(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
+    let reply: Vec<&str> = words.iter().collect();
+    !refusing_act_at(offer, said, &reply).is_empty()
+}
+
+/// Returns the positions at which a reply names an act that refuses or stops something.
+fn refusing_act_at(offer: &Offer<'_>, said: Option<&str>, reply: &[&str]) -> Vec<usize> {
+    let tag = said.or(offer.language()).unwrap_or("en");
+    let act = ActWords::of(tables(), offer, tables().language(tag), base(tag), reply);
+    let listed = listed(tag);
+    let is_named = |at: &usize| {
+        !act.named(reply.get(*at..).unwrap_or_default(), &listed)
+            .is_empty()
+    };
+    match act.refuses {
+        true => (0..reply.len()).filter(is_named).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Returns true if a reply has the plainest yes of the card's language.
