@@ -149,7 +149,7 @@ fn bad_input_is_told_and_nothing_is_made() {
         ),
         (
             &["--server", "http://127.0.0.1:1", "chat"],
-            "works at a store, not at a server",
+            "needs direct access to a store",
         ),
         (&["chat", "--session", ""], "must not be empty"),
     ];

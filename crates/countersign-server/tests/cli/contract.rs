@@ -303,35 +303,35 @@ fn the_help_is_a_contract() {
 
     Commands:
       serve      Run the service: the API and the inbox page
-      chat       Talk to an agent: what it wants to change is put to you as a card
-      mcp        Stand between an MCP client and a server: a person signs what is not a read
-      hook       Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
-      token      Tokens: credentials for agents and other programs
-      person     People who sign in and decide
+      chat       Chat with an agent; you approve or deny each change it proposes
+      mcp        Run the MCP gateway: calls that are not reads wait for a person's approval
+      hook       Install or run the hook for a coding agent (Claude Code, Codex, Gemini CLI)
+      token      Manage tokens: credentials for agents and other programs
+      person     Manage the accounts of people who sign in and decide
       propose    Propose tool calls, as an agent does
-      list       List what waits for a decision
-      show       Show an approval: what would run, who asks, what became of it
-      approve    Let calls run, with exactly the arguments shown
+      list       List approvals, by default those waiting for a decision
+      show       Show one approval: its calls, who proposed them, and its state
+      approve    Approve calls, so that they run once with exactly the arguments shown
       deny       Deny an approval: none of its calls will run
-      wait       Wait until an approval is decided, and run what it releases
-      inbox      Open the inbox on this terminal: look and decide, full screen
-      watch      Follow what happens, live
+      wait       Wait until an approval is decided; optionally run its approved calls
+      inbox      Open the full-screen inbox in this terminal
+      watch      Print events as they happen
       undo       Propose to undo a call that succeeded
-      withdraw   Withdraw a pending approval: nobody can decide it any more
-      reconcile  Record how a call ended whose outcome is unknown
-      expire     End approvals and releases whose time is up, now; a running service does it by itself
+      withdraw   Withdraw a pending approval, so that nobody can decide it
+      reconcile  Record the outcome of a call that ended as unknown
+      expire     Expire overdue approvals now (a running service does this by itself)
       trace      Show where each value of a call came from
-      read       Say what a reply means: yes, no or something else, and which words decided
-      policy     Check a policy, try a call against it, or write a first one
-      key        Keys that seal the secrets that calls come with
-      trust      Trust files, stores and servers that a folder or settings brought along
-      doctor     Check the settings, the store, the policy and the hooks of coding agents
-      clock      Compare the store's time with this machine's clock, or set it back
-      verify     Check that what is stored was not changed by other means
-      backup     Copy the whole store to a file, while it is in use
-      restore    Restore a store from a backup; everything open in it is voided
+      read       Show how a chat reply would be read: yes, no or something else, and why
+      policy     Check a policy, test a call against it, or create a first one
+      key        Generate keys that encrypt the credentials stored with calls
+      trust      Trust files, stores and servers that were found rather than named by you
+      doctor     Check settings, store, policy and installed hooks for problems
+      clock      Compare the store's clock with this machine's clock, or reset it
+      verify     Verify that nobody has tampered with the stored history
+      backup     Back up the store to a file; works while a service runs
+      restore    Restore a store from a backup; all open approvals in it are cancelled
       purge      Erase arguments, results and comments of approvals that ended long ago
-      bench      Measure how fast the gate is on this machine
+      bench      Run benchmarks on this machine
       help       Print this message or the help of the given subcommand(s)
 
     Options:
@@ -343,49 +343,49 @@ fn the_help_is_a_contract() {
 
     Global options:
           --store <PATH|URL>
-              The store: the full path of a file, or a `postgres://` URL; by default `countersign.db` in
-              this folder
+              Store to use: the full path of a SQLite file, or a `postgres://` URL [default:
+              countersign.db in this folder]
               
               [env: COUNTERSIGN_STORE]
 
           --server <URL>
-              Server to work at instead of a store, such as https://countersign.example.com
+              URL of a Countersign server to use instead of a store, such as
+              https://countersign.example.com
               
               [env: COUNTERSIGN_SERVER]
 
           --token <TOKEN>
-              Token for the server; every process of the machine can see it here, so prefer the variable
-              or --token-file
+              Token for the server; visible to other processes, so prefer the variable or --token-file
               
               [env: COUNTERSIGN_TOKEN]
 
           --token-file <FILE>
-              File that holds the token for the server
+              File that contains the token for the server
               
               [env: COUNTERSIGN_TOKEN_FILE]
 
           --policy <FILE>
-              The full path of the policy; `countersign.toml` in this folder if you have trusted it;
-              without one everything is held
+              Full path of the policy [default: countersign.toml in this folder, if trusted]; without a
+              policy, every call is held
               
               [env: COUNTERSIGN_POLICY]
 
           --tenant <NAME>
-              Tenant to work in; `main` unless you say otherwise
+              Tenant to use [default: main]
 
           --as <NAME>
-              Your name; by default that of your account on this machine
+              Your name [default: your account on this machine]
 
           --group <NAME>
-              A group you are in, besides `approvers`; may be given several times
+              A group you belong to, besides `approvers` (repeatable)
 
           --seal-key-file <FILE>
-              File with the key that seals secrets; or put the key into `COUNTERSIGN_SEAL_KEY`
+              File with the key that encrypts credentials; or set `COUNTERSIGN_SEAL_KEY` to the key
               
               [env: COUNTERSIGN_SEAL_KEY_FILE]
 
           --json
-              Answer in JSON
+              Print JSON
 
           --color <WHEN>
               When to use colours
@@ -398,17 +398,17 @@ fn the_help_is_a_contract() {
               [default: auto]
 
     Examples:
-      countersign propose send_mail '{"to":"maria@acme.com"}'   an agent asks
-      countersign list                                          you look
-      countersign show 4f1c                                     you look closer
-      countersign approve 4f1c                                  you sign
+      countersign propose send_mail '{"to":"maria@acme.com"}'   an agent proposes
+      countersign list                                          you see it
+      countersign show 4f1c                                     you read it
+      countersign approve 4f1c                                  you approve
       countersign wait 4f1c --exec ./send-mail                  it runs, once
 
     Exit codes:
       0 done   1 error   2 wrong usage   3 forbidden by the policy   4 refused by the gate
-      5 not approved   6 timed out   7 a call failed, or nobody knows   130 interrupted
+      5 not approved   6 timed out   7 a call failed, or its outcome is unknown   130 interrupted
 
-    Whoever can open the store can decide: run agents under another account.
+    Anyone who can open the store's file can approve: run agents under another account.
     "##);
     for command in [
         "propose", "list", "show", "approve", "deny", "wait", "undo", "policy",

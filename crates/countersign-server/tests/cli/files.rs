@@ -81,7 +81,7 @@ fn x103_a_store_that_others_can_read_is_found_by_the_doctor() {
     for (mode, is_bad) in [(0o600, false), (0o644, true), (0o660, true), (0o640, true)] {
         std::fs::set_permissions(&store, std::fs::Permissions::from_mode(mode)).unwrap();
         let left = place.run(&["doctor"]);
-        let says = left.stdout.contains("can use `");
+        let says = left.stdout.contains("can access `");
         assert_eq!(says, is_bad, "{mode:o}: {left:?}");
     }
 }

@@ -95,7 +95,7 @@ fn h02_doctor_looks_at_a_server() {
     let (code, report) = look(&served.url, "cst_1");
     assert!(code == 1 && report.contains("valid token"), "{report}");
     let (code, report) = look("http://192.0.2.1", &person);
-    assert!(code == 1 && report.contains("in the clear"), "{report}");
+    assert!(code == 1 && report.contains("unencrypted"), "{report}");
     let url = served.url.clone();
     served.kill();
     let (code, report) = look(&url, &person);
@@ -119,12 +119,12 @@ fn x33_a_restored_store_is_a_new_beginning() {
     place.good(&["wait", &pending, "--exec", "cat"]);
     let left = place.run(&["backup", "copy.db"]);
     assert!(
-        left.code == 1 && left.stderr.contains("there already"),
+        left.code == 1 && left.stderr.contains("already exists"),
         "{left:?}"
     );
     let left = place.run(&["restore", "copy.db"]);
     assert!(
-        left.code == 1 && left.stderr.contains("nothing is overwritten"),
+        left.code == 1 && left.stderr.contains("not overwritten"),
         "{left:?}"
     );
     served.kill();

@@ -96,7 +96,7 @@ fn x21_bad_input_is_named_and_nothing_is_written() {
         (&["approve", &id, "--digest", "12"], 2, "12 to 64 hex digits"),
         (&["undo", &id], 4, "cannot be undone"),
         (&["reconcile", &id, "--failed"], 4, "is held"),
-        (&["wait", &id, "--exec", "./nowhere"], 1, "no command"),
+        (&["wait", &id, "--exec", "./nowhere"], 1, "not found"),
         (&["list", "--as", ""], 0, ""),
         (&["approve", &id, "--as", ""], 1, "must not be empty"),
     ];
@@ -117,7 +117,7 @@ fn unclear_ids_are_not_guessed() {
         .take_while(|(a, b)| a == b)
         .map(|(a, _)| a)
         .collect();
-    check_bad(&place, &["approve", &common], 1, "fits 2 approvals");
+    check_bad(&place, &["approve", &common], 1, "matches 2 approvals");
     place.good(&["approve", &first]);
     // A pending approval is not preferred to a decided one; the message names both by distinct parts of their ids.
     for command in ["show", "deny", "wait", "withdraw", "undo"] {

@@ -286,7 +286,7 @@ fn x01_tokens_that_open_nothing_are_named() {
     let mut command = served.command("", &["list"]);
     let left = crate::place::Left::of(command.env_remove("COUNTERSIGN_TOKEN").output().unwrap());
     assert!(
-        left.code == 1 && left.stderr.contains("there is no token"),
+        left.code == 1 && left.stderr.contains("no token is given"),
         "{left:?}"
     );
     for arguments in [
@@ -348,7 +348,7 @@ fn a_server_that_is_gone_is_named() {
     });
     let left = ask(&format!("http://{address}"));
     assert!(
-        left.code == 1 && left.stderr.contains("not a Countersign server"),
+        left.code == 1 && left.stderr.contains("not from a Countersign server"),
         "{left:?}"
     );
     let left = ask("http://countersign.example.com");

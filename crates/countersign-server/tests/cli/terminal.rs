@@ -182,7 +182,7 @@ fn d5_a_person_decides_on_a_terminal() {
     let id = place.contact();
     terminal.shows("Create contact Maria Garcia");
     terminal.press("a");
-    terminal.shows("look at it first");
+    terminal.shows("read it first");
     terminal.look();
     terminal.press("e");
     terminal.shows("Ana Garcia");

@@ -44,7 +44,7 @@ impl Watching {
             notices,
         };
         let first = watching.notice();
-        assert!(first.contains("watching"), "{first}");
+        assert!(first.contains("waiting for events"), "{first}");
         watching
     }
 
@@ -115,7 +115,7 @@ fn x32_watch_misses_nothing_when_the_server_is_gone_for_a_while() {
     let first = place.contact();
     let served = Served::start_at(&place, &address);
     let back = watching.notice();
-    assert!(back.contains("nothing was missed"), "{back}");
+    assert!(back.contains("no event was missed"), "{back}");
     let approval = |line: String| {
         let happening: Value = serde_json::from_str(&line).unwrap();
         happening["approval"].as_str().unwrap().to_owned()
