@@ -352,7 +352,7 @@ fn a_server_that_is_gone_is_named() {
         "{left:?}"
     );
     let left = ask("http://countersign.example.com");
-    assert!(left.code == 1 && left.stderr.contains("in the clear"), "{left:?}");
+    assert!(left.code == 1 && left.stderr.contains("unencrypted"), "{left:?}");
     let left = ask("ftp://x");
     assert_eq!(left.code, 2, "{left:?}");
 }

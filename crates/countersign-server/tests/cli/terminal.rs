@@ -225,7 +225,7 @@ fn d5_a_person_decides_on_a_terminal() {
     place.good(&["deny", &id, "--as", "bob"]);
     terminal.shows("denied by bob");
     terminal.press("a");
-    terminal.shows("it is over");
+    terminal.shows("it has ended");
     terminal.press("?");
     terminal.shows("Keys (any key closes this)");
     terminal.press("\u{3}");
