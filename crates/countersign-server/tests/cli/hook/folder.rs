@@ -255,3 +255,93 @@ fn x81_a_relative_path_begins_in_the_working_folder() {
         assert_eq!(held, expected, "{name} in {folder}: {notes}");
     }
 }
+
+/// A project beside a home folder with keys.
+fn project(place: &Place) -> [std::path::PathBuf; 2] {
+    place.write("countersign.toml", POLICY.replace("cool_down = \"2m\"", ""));
+    let root = place.path().canonicalize().unwrap();
+    let folders = [root.join("project"), root.join("home/.ssh")];
+    for folder in &folders {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    folders
+}
+
+#[test]
+fn x81_a_file_that_is_not_there_yet_is_followed_through_its_links() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    std::fs::create_dir_all(project.join("src/deep")).unwrap();
+    symlink(&ssh, project.join("docs")).unwrap();
+    symlink("../home/.ssh/authorized_keys", project.join("NOTES.md")).unwrap();
+    symlink("NOTES.md", project.join("second.md")).unwrap();
+    symlink("src/deep", project.join("deep")).unwrap();
+    symlink("loop", project.join("loop")).unwrap();
+    let keys = ssh.join("authorized_keys").display().to_string();
+    let deep = project.join("src/new.txt").display().to_string();
+    for (id, (name, target)) in [
+        ("docs/authorized_keys", Some(&keys)),
+        ("docs/./new/../authorized_keys", Some(&keys)),
+        ("NOTES.md", Some(&keys)),
+        ("second.md", Some(&keys)),
+        // The kernel follows `deep` before it goes up.
+        ("deep/../new.txt", Some(&deep)),
+        ("src/new.txt", None),
+        ("new/folder/a.txt", None),
+        ("loop", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (more, name) in [
+            (0, name.to_owned()),
+            (100, format!("{}/{name}", project.display())),
+        ] {
+            let input = serde_json::json!({"file_path": name, "content": "x"});
+            let (held, notes) = read(&place, &project, id + more, "Write", &input);
+            assert!(held, "{name}");
+            match target {
+                Some(target) => assert!(
+                    notes.contains(&format!("leads to \\\"{target}")),
+                    "{name}: {notes}"
+                ),
+                None => assert!(!notes.contains("leads to"), "{name}: {notes}"),
+            }
+            // A read is checked by where it leads.
+            let input = serde_json::json!({ "file_path": name });
+            let (held, notes) = read(&place, &project, id + more + 1000, "Read", &input);
+            assert_eq!(held, target == Some(&keys), "{name}: {notes}");
+        }
+    }
+}
+
+#[test]
+fn i3_a_link_that_leads_elsewhere_is_another_question_also_for_a_new_file() {
+    let place = agents();
+    let [scratch, precious] = folders(&place);
+    let project = place.path().canonicalize().unwrap();
+    symlink(&scratch, project.join("docs")).unwrap();
+    let brief = ["claude-code", "--hold", "10ms"];
+    let write = |id: &str| {
+        let input = r#"{"file_path":"docs/new.txt","content":"x"}"#;
+        ask(
+            &place,
+            &brief,
+            event("claude-code", id, &project, "Write", input).as_bytes(),
+        )
+    };
+    assert!(write("1").stdout.contains("still waits"));
+    let id = pending(&place);
+    place.good(&["approve", &id]);
+    std::fs::remove_file(project.join("docs")).unwrap();
+    symlink(&precious, project.join("docs")).unwrap();
+    let left = write("2");
+    assert!(
+        !is_allowed(&left) && left.stdout.contains("still waits"),
+        "{left:?}"
+    );
+    assert_ne!(pending(&place), id);
+    std::fs::remove_file(project.join("docs")).unwrap();
+    symlink(&scratch, project.join("docs")).unwrap();
+    assert!(is_allowed(&write("3")));
+}
