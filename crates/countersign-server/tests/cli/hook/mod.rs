@@ -1,6 +1,7 @@
 //! Tests of coding agents' hooks: the real binary, fed with the agents' events, with a real store and a real service.
 
 mod answers;
+mod changed;
 mod closed;
 mod environment;
 mod folder;
