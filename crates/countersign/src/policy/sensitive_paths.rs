@@ -33,6 +33,8 @@ const SENSITIVE: &str = "
 /// Folders above sensitive places, beside those that a pattern names itself (`.aws` of `.aws/credentials`). A path that
 /// ends at one of them is held, since a search there would read those.
 const FOLDERS: &str = "/ /home /home/* /users /users/* /root /etc /proc /proc/* ~ ~* $home ${home}";
+/// Arguments with which coding agents' tools name the folder to search. Without one they search the working folder.
+const SEARCHED: [&str; 4] = ["path", "paths", "dir_path", "directory"];
 /// Maximum number of names that one argument may expand to; with more, the call is held.
 const MOST_NAMES: usize = 256;
 /// Levels of percent encoding that are resolved: `%252e`. A file URL with more is held.
@@ -261,6 +263,13 @@ impl Places {
         if let Some(missing) = self.required.iter().find(|name| !is_there(name)) {
             return Some(format!("there is no `{missing}`, so what is read cannot be told"));
         }
+        if self.is_search_of_folder(members)
+            && let Some(entry) = start.folders.iter().find_map(|folder| sensitive.named_by(folder))
+        {
+            return Some(format!(
+                "no path is named, and the working folder holds sensitive places: `{entry}`"
+            ));
+        }
         members.iter().find_map(|(key, value)| {
             let is_named = |names: &[String]| names.iter().any(|name| name == key);
             let is_place = self.all || is_named(&self.required) || is_named(&self.optional);
@@ -273,6 +282,15 @@ impl Places {
                 crate::display::clip(key, 60)
             ))
         })
+    }
+
+    /// Returns true if a call may search the working folder itself, because it names no other place to begin. An empty
+    /// name counts as none, even beside another one: the tool may use either.
+    fn is_search_of_folder(&self, members: &[(Cow<'_, str>, Tree<'_>)]) -> bool {
+        let is_start = |key: &str| SEARCHED.contains(&key) || self.optional.iter().any(|name| name == key);
+        let mut given = members.iter().filter(|(key, _)| is_start(key)).peekable();
+        let is_missing = given.peek().is_none() || given.any(|(_, value)| !has_text(value));
+        self.required.is_empty() && is_missing
     }
 }
 
@@ -290,7 +308,7 @@ fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option
 
 fn has_text(value: &Tree<'_>) -> bool {
     match &value.node {
-        Node::String(text) => !text.is_empty(),
+        Node::String(text) => !text.trim().is_empty(),
         Node::Array(items) => !items.is_empty() && items.iter().all(has_text),
         _ => false,
     }
@@ -602,7 +620,7 @@ mod tests {
     #[test]
     fn x81_a_call_in_a_sensitive_folder_is_held_whatever_it_names() {
         let why = |folder: &str| {
-            let tree = Tree::read(br#"{"pattern":"x"}"#, TopLevel::Object).unwrap();
+            let tree = Tree::read(br#"{"pattern":"x","path":"src"}"#, TopLevel::Object).unwrap();
             let folder = WorkingFolder::new(folder, Vec::new()).unwrap();
             Places::read(["*", "!pattern"]).why(&tree, Some(&folder), &Sensitive::with([]))
         };
@@ -611,6 +629,33 @@ mod tests {
         assert_eq!(why("/home/ana/.ssh/keys").as_deref(), Some(expected));
         assert_eq!(why("/home/ana"), None);
         assert_eq!(why("/home/ana/p"), None);
+    }
+
+    #[test]
+    fn x81_a_search_without_a_path_is_one_of_the_working_folder() {
+        let check = |places: &[&str], arguments: &str, expected: bool| {
+            let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
+            for folder in ["/etc", "/", "/home/ana", "/home/ana/.aws"] {
+                let folder = WorkingFolder::new(folder, Vec::new()).unwrap();
+                let places = Places::read(places.iter().copied());
+                let why = places.why(&tree, Some(&folder), &Sensitive::with([]));
+                assert_eq!(why.is_some(), expected, "{arguments} in {folder:?}: {why:?}");
+            }
+            let folder = WorkingFolder::new("/home/ana/p", Vec::new()).unwrap();
+            let places = Places::read(places.iter().copied());
+            assert_eq!(places.why(&tree, Some(&folder), &Sensitive::with([])), None);
+        };
+        let search = ["*", "!pattern"];
+        check(&search, r#"{"pattern":"x"}"#, true);
+        check(&search, r#"{"pattern":"x","path":""}"#, true);
+        check(&search, r#"{"pattern":"x","path":" "}"#, true);
+        check(&search, r#"{"pattern":"x","path":null}"#, true);
+        check(&search, r#"{"pattern":"x","path":"","dir_path":"src"}"#, true);
+        check(&search, r#"{"pattern":"x","path":"src"}"#, false);
+        check(&search, r#"{"pattern":"x","paths":["src"]}"#, false);
+        check(&["root?"], r#"{"root":"src"}"#, false);
+        check(&["root?"], "{}", true);
+        check(&["file_path", "*"], r#"{"file_path":"src/a.rs"}"#, false);
     }
 
     #[test]

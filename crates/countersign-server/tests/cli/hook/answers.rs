@@ -21,7 +21,13 @@ fn the_answers_are_a_contract() {
     // A call that passes is left to the coding agent's own rules: "allow" would skip its prompts.
     assert_eq!(said(&["claude-code"], &read), "{}");
     assert_eq!(said(&["codex"], &read), "{}");
-    assert_eq!(said(&["gemini"], &gemini("BeforeTool", "glob", "{}", "")), "{}");
+    assert_eq!(
+        said(
+            &["gemini"],
+            &gemini("BeforeTool", "glob", r#"{"dir_path":"/p"}"#, "")
+        ),
+        "{}"
+    );
     insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"forbidden by the policy: the policy forbids this call of `Write`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign([.](toml|db)|/(trusted|coding-agents))')`; hint: no one can approve it; propose something else"}}"##);
     let pattern = r#"{"file_path":"/p/.gemini/settings.json","content":""}"#;
     insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"forbidden by the policy: the policy forbids this call of `write_file`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign([.](toml|db)|/(trusted|coding-agents))')`; hint: no one can approve it; propose something else"}"##);

@@ -10,6 +10,7 @@ mod install;
 mod life;
 mod policy;
 mod record;
+mod search;
 
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};

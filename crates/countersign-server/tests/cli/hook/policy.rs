@@ -103,6 +103,7 @@ fn is_held(place: &Place, agent: &str, tool: &str, input: &Value) -> bool {
         "gemini" => gemini("BeforeTool", tool, &input, ""),
         _ => before(&format!("t{id}"), tool, &input),
     };
+    let event = event.replace(r#""cwd":"/""#, r#""cwd":"/p""#);
     let left = ask(place, &[agent, "--hold", "10ms"], event.as_bytes());
     let held = left.stdout.contains("still waits for a person");
     assert!(
