@@ -245,7 +245,7 @@ fn x94_settings_are_not_written_through_links_of_a_project() {
             assert_eq!(left.code != 0, is_refused, "{agent}: {what} {left:?}");
             if is_refused {
                 assert!(
-                    left.stderr.contains("outside of the project") && left.stderr.contains("hint: "),
+                    left.stderr.contains("outside the project") && left.stderr.contains("hint: "),
                     "{left:?}"
                 );
             }

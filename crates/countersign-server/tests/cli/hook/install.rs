@@ -322,7 +322,7 @@ fn check_off(agent: &str, file: &str, text: &str, key: &str) {
         let found = told(&place, arguments, agent);
         let is_told = |(state, message): &(String, String)| {
             state == "problem"
-                && message.starts_with("off: ")
+                && message.starts_with("disabled: ")
                 && message.contains(&format!("`{key}`"))
                 && message.contains(&format!("{file}`"))
         };
@@ -377,7 +377,7 @@ fn x21_a_hook_that_is_turned_off_in_codex_itself_is_not_good() {
     std::fs::write(&file, format!("{text}enabled = false\n")).unwrap();
     let found = findings(&place, "codex");
     let is_told = |(state, message): &(String, String)| {
-        state == "problem" && message.starts_with("off: `hooks.state.") && message.contains("config.toml`")
+        state == "problem" && message.starts_with("disabled: `hooks.state.") && message.contains("config.toml`")
     };
     assert!(found.iter().any(is_told), "{found:?}");
     // An unreadable file is reported, because it could turn hooks off.
@@ -388,7 +388,8 @@ fn x21_a_hook_that_is_turned_off_in_codex_itself_is_not_good() {
     assert!(
         found
             .iter()
-            .any(|(state, message)| state == "problem" && message.contains("not known whether hooks are on")),
+            .any(|(state, message)| state == "problem"
+                && message.contains("unknown whether hooks are enabled")),
         "{found:?}"
     );
     // A profile that is not in use, and a disabled hook that is not ours.
