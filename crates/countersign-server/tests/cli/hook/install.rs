@@ -377,7 +377,9 @@ fn x21_a_hook_that_is_turned_off_in_codex_itself_is_not_good() {
     std::fs::write(&file, format!("{text}enabled = false\n")).unwrap();
     let found = findings(&place, "codex");
     let is_told = |(state, message): &(String, String)| {
-        state == "problem" && message.starts_with("disabled: `hooks.state.") && message.contains("config.toml`")
+        state == "problem"
+            && message.starts_with("disabled: `hooks.state.")
+            && message.contains("config.toml`")
     };
     assert!(found.iter().any(is_told), "{found:?}");
     // An unreadable file is reported, because it could turn hooks off.

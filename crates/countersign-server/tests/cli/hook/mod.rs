@@ -4,6 +4,7 @@ mod answers;
 mod changed;
 mod closed;
 mod environment;
+mod filters;
 mod folder;
 mod hostile;
 mod install;
