@@ -16,31 +16,97 @@ use countersign::working_folder::{BadFolder, LONGEST_PATH, Link, WorkingFolder};
 const MOST_FOLLOWED: usize = 1000;
 /// Maximum number of links that lead to one place, as in the kernel.
 const MOST_HOPS: usize = 40;
-/// Characters between the words of a command line, besides white space.
-const SEPARATORS: &str = "\"'`;|&<>()=,";
+/// Characters between the words of a command line, or the choices of a pattern, besides white space.
+const SEPARATORS: &str = "\"'`;|&<>()=,{}";
+
+/// Arguments that name the folder which a tool's patterns begin in.
+const BASES: [&str; 3] = ["/path", "/dir_path", "/directory"];
 
 /// Returns the working folder with the links that the arguments name.
 pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadFolder> {
-    let start = Path::new(folder);
-    let real_start = resolved(start);
-    let mut links = Vec::new();
-    if real_start != without_dots(start) {
-        links.push(link(folder, &real_start));
-    }
     let leaves = json::leaves(arguments.as_bytes());
     let texts = leaves.iter().filter(|leaf| leaf.kind == Kind::String);
-    let texts: Vec<String> = texts.map(|leaf| leaf.text().into_owned()).collect();
+    let texts: Vec<(&str, String)> = texts
+        .map(|leaf| (leaf.pointer.as_str(), leaf.text().into_owned()))
+        .collect();
+    let start = Base::new(PathBuf::from(folder));
+    let mut links = Vec::new();
+    if start.real != start.plain {
+        links.push(link(folder, &start.real));
+    }
+    let named = texts.iter().filter(|(pointer, _)| BASES.contains(pointer));
+    let named = named.map(|(_, text)| Base::new(start.join(text)));
+    let named: Vec<Base> = named.filter(|base| base.plain != start.plain).collect();
+    let bases: Vec<&Base> = std::iter::once(&start).chain(&named).collect();
     let mut names: Vec<&str> = Vec::new();
-    for name in texts.iter().flat_map(|text| names_in(text)).take(MOST_FOLLOWED) {
+    for name in texts
+        .iter()
+        .flat_map(|(_, text)| names_in(text))
+        .take(MOST_FOLLOWED)
+    {
         if !names.contains(&name) {
             names.push(name);
         }
     }
     for name in names {
-        let targets = targets(name, start, &real_start);
-        links.extend(targets.iter().map(|target| link(name, target)));
+        let targets = bases.iter().flat_map(|base| base.targets(name));
+        for link in targets.map(|target| link(name, &target)) {
+            if !links.contains(&link) {
+                links.push(link);
+            }
+        }
     }
     WorkingFolder::new(folder, links)
+}
+
+/// A folder that relative paths begin in.
+struct Base {
+    path: PathBuf,
+    /// The path without `.` and `..`.
+    plain: PathBuf,
+    /// Where the folder is, with all links followed.
+    real: PathBuf,
+}
+
+impl Base {
+    fn new(path: PathBuf) -> Base {
+        Base {
+            plain: without_dots(&path),
+            real: resolved(&path),
+            path,
+        }
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        match (name.strip_prefix("~/"), std::env::var_os("HOME")) {
+            (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+            _ => self.path.join(name),
+        }
+    }
+
+    /// Returns where a name leads, if that is not where it says. In a pattern, a backslash escapes the next character.
+    fn targets(&self, name: &str) -> Vec<PathBuf> {
+        let mut targets = self.targets_of(&self.join(name));
+        if name.contains('\\') {
+            targets.extend(self.targets_of(&self.join(&name.replace('\\', ""))));
+        }
+        targets
+    }
+
+    /// Returns where a path leads: as the system follows it, and as programs do that first remove `..` from its text. A
+    /// pattern is followed up to its first wildcard, since no file has that name.
+    fn targets_of(&self, path: &Path) -> Vec<PathBuf> {
+        let plain = without_dots(path);
+        // The folder may be a link itself; that is noted once, not for each path below it.
+        let expected = match plain.strip_prefix(&self.plain) {
+            Ok(rest) => self.real.join(rest),
+            Err(_) => plain.clone(),
+        };
+        let mut targets = vec![resolved(path), resolved(&plain)];
+        targets.retain(|found| *found != expected && *found != plain);
+        targets.dedup();
+        targets
+    }
 }
 
 /// Returns a text and its words, as far as they can be paths.
@@ -49,28 +115,6 @@ fn names_in(text: &str) -> impl Iterator<Item = &str> {
     let is_path = |name: &&str| !name.is_empty() && !name.contains('\0');
     let all = std::iter::once(text).chain(words.filter(move |word| *word != text));
     all.filter(move |name| text.len() <= LONGEST_PATH && is_path(name))
-}
-
-/// Returns where a name leads, if that is not where it says: as the system follows it, and as programs do that first
-/// remove `..` from its text.
-fn targets(name: &str, start: &Path, real_start: &Path) -> Vec<PathBuf> {
-    let path = match (name.strip_prefix("~/"), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
-        _ => start.join(name),
-    };
-    let plain = without_dots(&path);
-    // The working folder may be a link itself; that is noted once, not for each path below it.
-    let expected = match plain.strip_prefix(without_dots(start)) {
-        Ok(rest) => real_start.join(rest),
-        Err(_) => plain.clone(),
-    };
-    let mut targets: Vec<PathBuf> = Vec::new();
-    for found in [resolved(&path), resolved(&plain)] {
-        if found != expected && found != plain && !targets.contains(&found) {
-            targets.push(found);
-        }
-    }
-    targets
 }
 
 /// Follows the links of an absolute path, one component after the other, as the kernel does. What does not exist is

@@ -1,5 +1,7 @@
 //! Filters of searches, however their patterns are written.
 
+use std::os::unix::fs::symlink;
+
 use super::folder::{project, read};
 use super::*;
 
@@ -35,5 +37,34 @@ fn x81_a_filter_that_is_escaped_or_cannot_be_read_is_held() {
             let (held, notes) = read(&place, &project, id + more, tool, &input);
             assert_eq!(held, expected, "{tool} {filter}: {notes}");
         }
+    }
+}
+
+#[test]
+fn x81_a_filter_is_followed_through_links() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    std::fs::create_dir_all(project.join("src")).unwrap();
+    symlink(&ssh, project.join("keys")).unwrap();
+    symlink(&ssh, project.join("src/deep")).unwrap();
+    let above = project.parent().unwrap();
+    let glob = |pattern: &str, path: &str| serde_json::json!({"pattern": pattern, "path": path});
+    let grep = |glob: &str| serde_json::json!({"pattern": "x", "glob": glob});
+    for (id, (folder, tool, input, expected)) in [
+        (&*project, "Glob", glob("keys/*", "."), true),
+        (&project, "Glob", glob("**/x", "keys"), true),
+        (&project, "Glob", glob("deep/*", "src"), true),
+        (above, "Glob", glob("deep/*", "project/src"), true),
+        (&project, "Glob", glob("{keys,src}/*", "."), true),
+        (&project, "Glob", glob(r"k\eys/*", "."), true),
+        (&project, "Grep", grep("keys/*"), true),
+        (&project, "Glob", glob("src/*.rs", "."), false),
+        (&project, "Grep", grep("*.rs"), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, folder, id, tool, &input);
+        assert_eq!(held, expected, "{tool} {input} in {}: {notes}", folder.display());
     }
 }
