@@ -12,6 +12,8 @@ use crate::hash::{Fields, Hash};
 pub const LONGEST_PATH: usize = 4096;
 /// Maximum number of links of one call.
 pub const MOST_LINKS: usize = 64;
+/// Path of a link that names the home folder of the host, if that is in an unusual place and the call may read it.
+pub const HOME: &str = "~";
 
 /// The folder that a call runs in, and links that its arguments name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

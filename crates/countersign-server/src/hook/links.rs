@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use countersign::call::Arguments;
 use countersign::json::{self, Kind};
-use countersign::working_folder::{BadFolder, LONGEST_PATH, Link, WorkingFolder};
+use countersign::working_folder::{BadFolder, HOME, LONGEST_PATH, Link, WorkingFolder};
 
 /// Maximum number of paths that are followed for one call.
 const MOST_FOLLOWED: usize = 1000;
@@ -48,6 +48,11 @@ pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadF
             names.push(name);
         }
     }
+    let home = unusual_home().filter(|home| {
+        let is_named = |name: &&str| bases.iter().any(|base| base.leads_to(name, home));
+        is_at(&start.real, home) || names.iter().any(is_named)
+    });
+    links.extend(home.map(|home| link(HOME, &home)));
     for name in names {
         let targets = bases.iter().flat_map(|base| base.targets(name));
         for link in targets.map(|target| link(name, &target)) {
@@ -84,6 +89,14 @@ impl Base {
         }
     }
 
+    /// Returns true if a name leads to this folder, or to everything in it.
+    fn leads_to(&self, name: &str, folder: &Path) -> bool {
+        let unescaped = name.replace('\\', "");
+        let paths = [self.join(name), self.join(&unescaped)];
+        let mut places = paths.iter().flat_map(|path| [path.clone(), without_dots(path)]);
+        places.any(|path| is_at(&resolved(&path), folder))
+    }
+
     /// Returns where a name leads, if that is not where it says. In a pattern, a backslash escapes the next character.
     fn targets(&self, name: &str) -> Vec<PathBuf> {
         let mut targets = self.targets_of(&self.join(name));
@@ -107,6 +120,22 @@ impl Base {
         targets.dedup();
         targets
     }
+}
+
+/// Returns the home folder of this process, unless its path shows that it is one (`/home/ana`, `/root`).
+fn unusual_home() -> Option<PathBuf> {
+    let home = PathBuf::from(std::env::var_os("HOME")?);
+    let home = home.is_absolute().then(|| resolved(&home))?;
+    let is_below = |folder: &str| home.parent() == Some(Path::new(folder));
+    let is_usual = is_below("/home") || is_below("/Users") || home == Path::new("/root");
+    (!is_usual && home.parent().is_some()).then_some(home)
+}
+
+/// Returns true if a path is a folder, or a folder followed by wildcards.
+fn is_at(path: &Path, folder: &Path) -> bool {
+    let is_wild = |name: &std::ffi::OsStr| name.to_string_lossy().chars().all(|c| "*?.".contains(c));
+    let rest = path.strip_prefix(folder);
+    rest.is_ok_and(|rest| rest.iter().all(is_wild))
 }
 
 /// Returns a text and its words, as far as they can be paths.

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 
 use crate::json::{Node, Tree};
-use crate::working_folder::WorkingFolder;
+use crate::working_folder::{HOME, WorkingFolder};
 
 /// Built-in patterns of files and folders, in lower case, separated by blanks. `*` matches any characters within one
 /// path component. A pattern that begins with `/` is matched from the root, any other at every component of a path, so
@@ -95,7 +95,7 @@ impl Sensitive {
         let found = readings.find_map(|text| self.named_in_plain(text, start));
         found.or_else(|| {
             let mut targets = start.targets_in(text);
-            targets.find_map(|target| self.named_by(target))
+            targets.find_map(|target| self.named_at(target, start))
         })
     }
 
@@ -121,9 +121,15 @@ impl Sensitive {
             return Some(UNREADABLE);
         }
         let is_relative = !path.is_empty() && !path.starts_with(['/', '\\', '~', '$']);
-        let from = |folder: &String| self.named_by(&format!("{folder}/{path}"));
+        let from = |folder: &String| self.named_at(&format!("{folder}/{path}"), start);
         let mut folders = start.folders.iter().filter(|_| is_relative);
-        self.named_by(path).or_else(|| folders.find_map(from))
+        self.named_at(path, start).or_else(|| folders.find_map(from))
+    }
+
+    /// Returns the pattern that matches a path, which may also end at the host's home folder.
+    fn named_at(&self, path: &str, start: &Start) -> Option<&str> {
+        let found = self.named_by(path);
+        found.or_else(|| start.is_home(path).then_some("a home folder"))
     }
 
     /// Returns the pattern that a whole folder belongs to, not counting folders that merely contain sensitive places.
@@ -217,6 +223,8 @@ struct Start {
     folders: Vec<String>,
     /// Paths as the arguments name them, with their targets in lower case.
     links: Vec<(String, String)>,
+    /// The home folder, if the host says that it is in an unusual place.
+    home: Option<String>,
 }
 
 impl Start {
@@ -230,10 +238,21 @@ impl Start {
             .collect();
         let own = links.iter().filter(|(path, _)| path == folder.path());
         let own = own.map(|(_, target)| target.clone());
+        let home = links.iter().find(|(path, _)| path == HOME);
         Start {
+            home: home.map(|(_, target)| target.clone()),
             folders: std::iter::once(folder.path().to_lowercase()).chain(own).collect(),
             links,
         }
+    }
+
+    /// Returns true if an absolute path ends at the home folder, ignoring wildcards at its end.
+    fn is_home(&self, path: &str) -> bool {
+        let is_rooted = path.starts_with(['/', '\\']);
+        let Some(home) = self.home.as_deref().filter(|_| is_rooted) else {
+            return false;
+        };
+        without_wildcards(&plain_names(path)) == plain_names(home)
     }
 
     /// Returns the targets of the links that a text names.
@@ -281,7 +300,10 @@ impl Places {
             return Some(format!("there is no `{missing}`, so what is read cannot be told"));
         }
         if self.is_search_of_folder(members)
-            && let Some(entry) = start.folders.iter().find_map(|folder| sensitive.named_by(folder))
+            && let Some(entry) = start
+                .folders
+                .iter()
+                .find_map(|folder| sensitive.named_at(folder, &start))
         {
             return Some(format!(
                 "no path is named, and the working folder holds sensitive places: `{entry}`"
@@ -415,6 +437,21 @@ fn folder(path: &[&str], is_rooted: bool) -> Option<&'static str> {
                 .all(|(pattern, name)| is_same(pattern, name))
     };
     FOLDERS.split_whitespace().find(is_it)
+}
+
+/// Splits a path into its components, without `.` and `..`.
+fn plain_names(path: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for name in path.split(['/', '\\']) {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop();
+            }
+            name => names.push(name),
+        }
+    }
+    names
 }
 
 /// Returns a path without the wildcards at its end.

@@ -41,3 +41,29 @@ fn x81_a_search_without_a_path_searches_the_working_folder() {
     }
     check(&place, 100, &project, "Grep", &empty, false);
 }
+
+#[test]
+fn x81_the_home_folder_is_where_the_environment_says() {
+    // The tests' `HOME` is the folder `home` of a temporary one.
+    let place = agents();
+    let [project, ssh] = project(&place);
+    let home = ssh.parent().unwrap();
+    std::os::unix::fs::symlink(home, project.join("house")).unwrap();
+    let grep = |path: &str| serde_json::json!({"pattern": "x", "path": path});
+    let at_home = home.display().to_string();
+    for (id, (folder, path, expected)) in [
+        (home, "", true),
+        (home, ".", true),
+        (&project, &*at_home, true),
+        (&project, &*format!("{at_home}/**"), true),
+        (&project, "../home", true),
+        (&project, "house", true),
+        (&project, ".", false),
+        (&project, &*format!("{at_home}/work"), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        check(&place, id, folder, "Grep", &grep(path), expected);
+    }
+}
