@@ -416,13 +416,14 @@ fn still_pending(hook: &Hook<'_>, call: &Before, approval: &ApprovalView) -> Ans
     }
     let id = approval.id.short();
     let held = duration::show(hook.options.hold);
+    let at = hook.global.place_words();
     Answer::Deny {
         reason: format!(
             "not approved yet: approval {id} still waits for a person after {held}. Nothing was run. Do not look for \
              another way. Later, make exactly the same call again: it joins this approval and gets its answer."
         ),
         tell: Some(format!(
-            "countersign: {} waits for you as approval {id}: `countersign show {id}`, then `approve` or `deny`",
+            "countersign: {} waits for you as approval {id}: `countersign show {id}{at}`, then `approve` or `deny`",
             call.tool
         )),
     }

@@ -11,7 +11,7 @@ use countersign::executor::Outcome;
 use countersign::hash::Hash;
 use countersign::id::{Run, Session, ToolName};
 use countersign::json::{self, Limits};
-use countersign::working_folder::WorkingFolder;
+use countersign::working_folder::{BadFolder, WorkingFolder};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -120,8 +120,7 @@ impl Input<'_> {
             .map_err(|problem| bad(&first_line(&problem.to_string())))?;
         // The same command does something else in another folder, so a call without one cannot be shown.
         let cwd = self.cwd.as_deref().ok_or_else(|| bad("it has no `cwd`"))?;
-        let working_folder =
-            links::follow(cwd, &arguments).map_err(|problem| bad(&format!("`cwd`: {problem}")))?;
+        let working_folder = links::follow(cwd, &arguments).map_err(|problem| bad_folder(&problem))?;
         let session = match &self.agent_id {
             Some(part) => format!("{}/{part}", self.session_id),
             None => self.session_id.clone(),
@@ -221,6 +220,17 @@ fn kept(answer: &str) -> String {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn bad_folder(problem: &BadFolder) -> Failure {
+    match problem {
+        BadFolder::TooManyLinks => Failure::error(
+            "too_many_links",
+            format!("its arguments name too many symbolic links for one card: {problem}"),
+        )
+        .hint("split the call into several ones"),
+        BadFolder::NotAbsolute | BadFolder::NoPath => bad(&format!("`cwd`: {problem}")),
+    }
 }
 
 fn bad(problem: &str) -> Failure {

@@ -345,3 +345,33 @@ fn i3_a_link_that_leads_elsewhere_is_another_question_also_for_a_new_file() {
     symlink(&scratch, project.join("docs")).unwrap();
     assert!(is_allowed(&write("3")));
 }
+
+#[test]
+fn i3_too_many_links_are_named_as_the_problem() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    let names: Vec<String> = (0..65).map(|number| format!("link{number}")).collect();
+    for name in &names {
+        symlink(&ssh, project.join(name)).unwrap();
+    }
+    let input = serde_json::json!({ "command": format!("cat {}", names.join(" ")) }).to_string();
+    let event = event("claude-code", "1", &project, "Bash", &input);
+    let left = ask(&place, &["claude-code", "--hold", "10ms"], event.as_bytes());
+    assert!(blocks("claude-code", &left), "{left:?}");
+    assert!(
+        left.stdout.contains("symbolic links") && !left.stdout.contains("cwd"),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn the_message_to_the_person_names_the_store() {
+    let place = agents();
+    let [project, _] = project(&place);
+    let store = place.path().join("elsewhere.db").display().to_string();
+    let event = event("claude-code", "1", &project, "Bash", RM);
+    let brief = ["claude-code", "--hold", "10ms", "--store", &store];
+    let left = ask(&place, &brief, event.as_bytes());
+    let told = one(&left)["systemMessage"].as_str().unwrap().to_owned();
+    assert!(told.contains(&format!("--store {store}`")), "{told}");
+}
