@@ -39,11 +39,7 @@ fn x21_bad_input_is_named_and_nothing_is_written() {
             1,
             "`NOT_SET` is not set",
         ),
-        (
-            &["propose", "x", "{}", "--exec", "./nowhere"],
-            1,
-            "not found",
-        ),
+        (&["propose", "x", "{}", "--exec", "./nowhere"], 1, "not found"),
         (&["propose", "--calls", "long.jsonl"], 1, "this one has 101"),
         (&["propose", "--calls", "broken.jsonl"], 1, "broken.jsonl:2: "),
         (
