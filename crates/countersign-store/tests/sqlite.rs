@@ -660,7 +660,7 @@ async fn x63_rows_of_other_processes_are_checked_before_a_start() {
     let (one, other) = tokio::join!(one, other);
     let error = one.expect_err("a forged card is not decided");
     assert!(
-        matches!(&error, StoreError::Impossible(why) if why.contains("changed by other means")),
+        matches!(&error, StoreError::Impossible(why) if why.contains("changed by something other")),
         "{error}"
     );
     assert!(error.hint().contains("countersign verify"));
