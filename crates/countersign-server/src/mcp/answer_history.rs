@@ -26,12 +26,12 @@ const MOST_ASKED: usize = 1000;
 /// Open requests to one server, and the answers of all servers of the client.
 #[derive(Default)]
 pub struct Seen {
-    asked: Mutex<HashMap<Id, Asked>>,
+    asked: Mutex<HashMap<Id, AwaitedAnswer>>,
     answers: Arc<Mutex<Answers>>,
 }
 
 /// A request whose answer will be kept.
-pub struct Asked {
+pub struct AwaitedAnswer {
     /// The tool's qualified name, or the method of another request.
     pub name: String,
     /// The agent's own words: a tool that repeats them is no source for them.
@@ -54,7 +54,7 @@ impl Seen {
     }
 
     /// Registers a request whose answer is to be kept.
-    pub fn ask(&self, id: &Id, asked: Asked) {
+    pub fn ask(&self, id: &Id, asked: AwaitedAnswer) {
         let mut all = open(&self.asked);
         // A server that leaves this many unanswered will not answer them.
         if all.len() >= MOST_ASKED {
@@ -81,13 +81,13 @@ impl Seen {
     }
 
     /// Keeps a result.
-    pub fn saw(&self, asked: Asked, result: &[u8]) {
+    pub fn saw(&self, asked: AwaitedAnswer, result: &[u8]) {
         if result.len() <= LARGEST {
             self.keep(asked, result, texts(result));
         }
     }
 
-    fn keep(&self, asked: Asked, answer: &[u8], texts: Vec<String>) {
+    fn keep(&self, asked: AwaitedAnswer, answer: &[u8], texts: Vec<String>) {
         if answer.len() > LARGEST || asked.arguments.len() > LARGEST || texts.is_empty() {
             return;
         }
@@ -172,8 +172,8 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn asked(arguments: &str) -> Asked {
-        Asked {
+    fn asked(arguments: &str) -> AwaitedAnswer {
+        AwaitedAnswer {
             name: "s/read".to_owned(),
             arguments: arguments.as_bytes().into(),
         }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{Form, SPOKE_FOR_US, speaks_for_us};
-use super::answer_history::{Asked, Seen};
+use super::answer_history::{AwaitedAnswer, Seen};
 use super::bad::Bad;
 use super::call::{Says, ToolCall, name_of};
 use super::continuation::Continuations;
@@ -354,14 +354,14 @@ impl Relay {
             let arguments: Arc<[u8]> = proposed.into();
             self.continuations.remember(result, tool, &arguments);
             let name = call.tool.as_str().to_owned();
-            self.seen.saw(Asked { name, arguments }, result);
+            self.seen.saw(AwaitedAnswer { name, arguments }, result);
         }
     }
 
     /// Keeps the answer to a request other than a tool call in the answer history.
     fn asks(&self, id: &Id, method: &str) {
         let (name, arguments) = (self.server.qualified(method), [].into());
-        self.seen.ask(id, Asked { name, arguments });
+        self.seen.ask(id, AwaitedAnswer { name, arguments });
     }
 
     /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.

@@ -75,7 +75,7 @@ pub(super) struct Named {
     pub(super) is_open: bool,
 }
 
-/// What a reply says of the act's object.
+/// How a reply refers to the act's object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Object {
     Missing,
@@ -301,9 +301,7 @@ impl Name {
         };
         own.into_iter().chain(same).chain(told).max()
     }
-}
 
-impl Name {
     /// Returns how long this verb with a pronoun inside it is at the start of `rest`: "shut it down".
     fn divided_verb_at(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
         let ([verb, particle], [first, behind @ ..]) = (self.verb.as_slice(), rest) else {

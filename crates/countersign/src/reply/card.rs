@@ -382,36 +382,36 @@ fn is_condition(reply: &[&str]) -> bool {
     reply.contains(&"si") && !reply.iter().all(is_plain)
 }
 
-/// Bits for the kinds of phrase that a reply contains so far.
-const YES: u32 = 1;
-const MILD: u32 = 2;
-const THANKS: u32 = 4;
-const ACT: u32 = 8;
+// Bits for the kinds of phrase that a reply contains so far.
+const YES: u32 = 1 << 0;
+const MILD: u32 = 1 << 1;
+const THANKS: u32 = 1 << 2;
+const ACT: u32 = 1 << 3;
 /// A courtesy in a language other than English. (English requests to confirm something are listed under `[not]`.)
-const COURTESY: u32 = 16;
-const APPROVAL: u32 = 32;
-const GO_ON: u32 = 64;
-const NOW: u32 = 128;
-const ONWARD: u32 = 256;
+const COURTESY: u32 = 1 << 4;
+const APPROVAL: u32 = 1 << 5;
+const GO_ON: u32 = 1 << 6;
+const NOW: u32 = 1 << 7;
+const ONWARD: u32 = 1 << 8;
 /// A yes that is more than the plain word: "sure", "do it".
-const LOOSE: u32 = 512;
-/// The plainest yes of a language.
-const PARTICLE: u32 = 262_144;
+const LOOSE: u32 = 1 << 9;
 /// Something that means one call: "delete it".
-const SINGLE: u32 = 1024;
+const SINGLE: u32 = 1 << 10;
 /// A judgement, which may be about what the act objects to.
-const JUDGEMENT: u32 = 2048;
-const PRAISE: u32 = 16384;
-/// A plain yes before the act is named.
-const LED: u32 = 32768;
-/// The act's verb with a pronoun.
-const PRONOUN: u32 = 65536;
-/// A mild yes that may judge the thing: "fine".
-const FAIR: u32 = 131_072;
+const JUDGEMENT: u32 = 1 << 11;
 /// The act's verb without its object.
-const BARE: u32 = 4096;
-/// The act's verb alone. What follows may be its object: "send thanks".
-const OPEN: u32 = 8192;
+const BARE: u32 = 1 << 12;
+/// The act's verb alone. The next words may be its object: "send thanks".
+const OPEN: u32 = 1 << 13;
+const PRAISE: u32 = 1 << 14;
+/// A plain yes before the act is named.
+const LED: u32 = 1 << 15;
+/// The act's verb with a pronoun.
+const PRONOUN: u32 = 1 << 16;
+/// A mild yes that may judge the thing: "fine".
+const FAIR: u32 = 1 << 17;
+/// The plainest yes of a language.
+const PARTICLE: u32 = 1 << 18;
 /// Phrases that may be the object of an open verb.
 const CONTENT: u32 = YES | MILD | THANKS | APPROVAL | GO_ON | ONWARD | JUDGEMENT | PRAISE | FAIR;
 
@@ -501,9 +501,9 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
     let has_particle = has_particle(reply, listed);
     let approves = |held: u32| {
         let has = |bits: u32| held & bits != 0;
+        let is_clear = act.is_familiar && !act.refuses;
         // Words that may mean the opposite of an act that refuses or waits, another time, the other label, or one call
         // of several.
-        let is_clear = act.is_familiar && !act.refuses;
         let is_opposite = (act.refuses && has(APPROVAL | NOW | GO_ON))
             || (act.waits && has(ONWARD))
             // A judgement may be about the thing: an invoice may be right that is disputed.

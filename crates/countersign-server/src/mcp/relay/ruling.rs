@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Back, InFlightCall, Next, Relay, Waiting, open};
 use crate::mcp::answer::Form;
-use crate::mcp::answer_history::Asked;
+use crate::mcp::answer_history::AwaitedAnswer;
 use crate::mcp::builtin_tools;
 use crate::mcp::call::ToolCall;
 use crate::mcp::continuation::Continuation;
@@ -148,7 +148,7 @@ impl Relay {
                 }
                 let name = self.server.qualified(&call.tool);
                 let arguments = call.arguments;
-                self.seen.ask(&call.id, Asked { name, arguments });
+                self.seen.ask(&call.id, AwaitedAnswer { name, arguments });
                 self.forwards(&call.id);
                 return Some(frame);
             }
@@ -236,7 +236,7 @@ impl Relay {
                 Some(result) => {
                     self.continuations.remember(result, &rest.tool, &rest.arguments);
                     let (name, arguments) = (self.server.qualified(&rest.tool), rest.arguments.clone());
-                    self.seen.saw(Asked { name, arguments }, result);
+                    self.seen.saw(AwaitedAnswer { name, arguments }, result);
                     wire::kept_result(&form.id, result)
                 }
                 None => wire::kept_error(&form.id, frame.part(&frame.error).unwrap_or(b"{}")),
