@@ -17,6 +17,7 @@ use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::executor::Outcome;
 use crate::gate::{Gate, Reply, ReplyOutcome, Resolved};
 use crate::id::{Channel, Key, Tenant};
+use crate::json;
 use crate::policy::OnOther;
 use crate::prompt::{Button, LONGEST_MESSAGE, Pressed, Prompt, PromptOptions, SHORTEST_LIMIT, summary};
 use crate::reply::{Interpreted, Reading, Why, interpret};
@@ -227,6 +228,7 @@ impl Conversations {
         // Used only to interpret the reply; a prompt that is shown is built anew, with concerns.
         let prompt = Prompt::of(&pending, self.gate.policy(), sentences, PromptOptions::default());
         let read = interpret(prompt.offered(), &message.text, message.language.as_deref());
+        let read = ask_if_values_are_named(read, &message.text, &pending);
         let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
         let again = match &read.why {
             Why::Filler(_) if prompt.can_undo => Some(&sentences.too_little),
@@ -235,6 +237,7 @@ impl Conversations {
             why if why.is_unclear() && self.gate.policy().channel().on_other == OnOther::Cancel => {
                 match why {
                     Why::WhichOnes(_) => Some(&sentences.which_ones),
+                    Why::WhichPlaces(_) => Some(&sentences.which_places),
                     _ => Some(&sentences.unclear),
                 }
             }
@@ -423,6 +426,35 @@ impl MessageResponse {
             show: None,
             forward_to_agent,
         }
+    }
+}
+
+/// Asks again if a reply names a call by a number ("only number 2") that is also a value of another call, because the
+/// person may mean that call.
+fn ask_if_values_are_named(read: Interpreted, text: &str, pending: &Approval) -> Interpreted {
+    let Reading::Part(part) = read.reading else {
+        return read;
+    };
+    let is_named = |position: usize, value: &str| {
+        let numbers = value.split_whitespace().filter_map(|word| {
+            let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+            word.parse::<usize>()
+                .ok()
+                .filter(|_| !word.starts_with(['0', '+']))
+        });
+        let mut others = numbers.filter(|number| *number != position);
+        others.any(|number| part.names_by_number(number))
+    };
+    let has_named_value = |(index, call): (usize, &Call)| {
+        let leaves = json::leaves(call.arguments.as_bytes());
+        leaves.iter().any(|leaf| is_named(index + 1, &leaf.text()))
+    };
+    match pending.calls.iter().enumerate().any(has_named_value) {
+        true => Interpreted {
+            reading: Reading::Other,
+            why: Why::WhichPlaces(text.trim().to_owned()),
+        },
+        false => read,
     }
 }
 

@@ -62,7 +62,9 @@ pub struct Sentences {
     pub unclear: String,
     /// An answer that names some of several calls by a bare number.
     pub which_ones: String,
-    /// The same, for calls that cannot be undone.
+    /// An answer that names calls by numbers that are also values on the card.
+    pub which_places: String,
+    /// The same as `too_little`, for calls that cannot be undone.
     pub too_little_irreversible: String,
     /// Explains how to approve only some of several calls.
     pub partial_hint: String,
@@ -118,6 +120,8 @@ impl Sentences {
             unclear: "That could mean more than one thing. Please say \"{yes}\" or \"{no}\".".to_owned(),
             which_ones: "Which ones? Please name them by their numbers, as in \"all but number 2\" or \"only 1 and 3\"."
                 .to_owned(),
+            which_places: "Which ones? Such a number is also a value here. Please say \"only the first\" or \"all but the second\"."
+                .to_owned(),
             too_little_irreversible: "This cannot be undone. Please say \"{yes}\" or \"{no}\".".to_owned(),
             partial_hint: "leaves one out; or say \"all but the first\"".to_owned(),
             refused: "Nothing was done: {why}.".to_owned(),
@@ -161,6 +165,8 @@ impl Sentences {
             too_little: "Con eso no basta. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             unclear: "Eso se puede entender de varias maneras. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             which_ones: "¿Cuáles? Di sus números, por favor: \"todas menos la número 2\" o \"solo 1 y 3\".".to_owned(),
+            which_places: "¿Cuáles? Ese número también es un valor aquí. Di \"solo la primera\" o \"todas menos la segunda\", por favor."
+                .to_owned(),
             too_little_irreversible: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             partial_hint: "deja una fuera; o di \"todas menos la primera\"".to_owned(),
             refused: "No se ha hecho nada: {why}.".to_owned(),

@@ -125,11 +125,22 @@ impl Chat {
 
     /// As `show`, with several calls on one card.
     async fn show_several(&mut self, tools: &[&str], arguments: &Value, language: Option<&str>) {
+        let calls: Vec<(&str, &Value)> = tools.iter().map(|tool| (*tool, arguments)).collect();
+        self.show_calls(&calls, language).await;
+    }
+
+    async fn show_each(&mut self, tool: &str, arguments: &[Value]) {
+        let calls: Vec<(&str, &Value)> = arguments.iter().map(|arguments| (tool, arguments)).collect();
+        self.show_calls(&calls, None).await;
+    }
+
+    async fn show_calls(&mut self, proposed: &[(&str, &Value)], language: Option<&str>) {
         let mut calls = Vec::new();
-        for tool in tools {
+        for (tool, arguments) in proposed {
             self.number += 1;
-            let mut arguments = arguments.clone();
-            arguments["turn"] = json!(self.number);
+            let mut arguments = (*arguments).clone();
+            // Not a number, which a reply could mean.
+            arguments["turn"] = json!(format!("t{}", self.number));
             calls.push(json!({ "tool": tool, "arguments": arguments }));
         }
         let body = json!({ "calls": calls, "channel": "chat" });
@@ -714,6 +725,44 @@ async fn a16_all_of_several_calls_are_granted_by_all() {
         let approved = chat.approvals(&said, tool, &arguments, None).await;
         assert!(approved.is_empty(), "{}", approved.join("\n"));
     }
+}
+
+/// "Only number 2" means the second call, or the call with the number 2: with such a value elsewhere on the card, only
+/// an ordinal names a call.
+#[tokio::test]
+async fn a16_a_number_that_is_also_a_value_is_asked_again() {
+    let mut chat = Chat::new().await;
+    let ids = |ids: [Value; 3]| ids.map(|id| json!({ "to": "Bob", "name": "Home", "id": id }));
+    let shifted = ids([json!(2), json!(3), json!(4)]);
+    let own = ids([json!(1), json!(2), json!(3)]);
+    let words = ids([json!("ticket 2"), json!("x"), json!("#1")]);
+    let unrelated = ids([json!("2026-11-02"), json!(20), json!("v2")]);
+    let mut wrong = Vec::new();
+    for (arguments, reply, runs) in [
+        (&shifted, "only number 2", 0),
+        (&shifted, "all but number 2", 0),
+        (&shifted, "only 1 and 3", 0),
+        (&shifted, "only the second", 1),
+        (&shifted, "all but the second", 2),
+        (&shifted, "yes", 3),
+        (&own, "only number 2", 1),
+        (&own, "only 1 and 3", 2),
+        (&words, "only number 1", 0),
+        (&words, "all but number 2", 0),
+        (&words, "all but number 3", 2),
+        (&unrelated, "only number 2", 1),
+    ] {
+        chat.show_each("send_note", arguments).await;
+        let before = chat.ran();
+        let said = chat.say(reply).await;
+        if chat.ran() != before + runs {
+            wrong.push(format!("{arguments:?} {reply:?}: {}", said["why"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    chat.show_each("send_note", &shifted).await;
+    let said = chat.say("only number 2").await;
+    assert_eq!(said["reading"], "other", "{said}");
 }
 
 /// A possible answer cancels nothing, even under a policy that takes any other message for a change of plan.

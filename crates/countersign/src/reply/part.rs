@@ -8,26 +8,45 @@ use super::word::Words;
 
 /// Set of the calls that a reply grants, out of up to 128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Part(u128);
+pub struct Part {
+    granted: Positions,
+    by_number: Positions,
+}
 
 impl Part {
     /// Returns true if the call at this position, from 1, is granted.
     pub fn grants(self, position: usize) -> bool {
+        self.granted.has(position)
+    }
+
+    /// Returns true if the reply names this position by a number ("only 2 and 3") rather than by an ordinal ("only the
+    /// second"). Such a number may also be a value on the card.
+    pub fn names_by_number(self, position: usize) -> bool {
+        self.by_number.has(position)
+    }
+}
+
+/// Set of positions, from 1 to 128.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Positions(u128);
+
+impl Positions {
+    fn has(self, position: usize) -> bool {
         (1..=128).contains(&position) && self.0 & (1 << (position - 1)) != 0
     }
 
-    fn of(positions: &[usize]) -> Part {
-        let bit = |position: &usize| {
+    fn of(positions: impl IntoIterator<Item = usize>) -> Positions {
+        let bit = |position: usize| {
             position
                 .checked_sub(1)
                 .and_then(|at| 1u128.checked_shl(u32::try_from(at).ok()?))
         };
-        Part(positions.iter().filter_map(bit).fold(0, |part, bit| part | bit))
+        let bits = positions.into_iter().filter_map(bit);
+        Positions(bits.fold(0, |set, bit| set | bit))
     }
 
-    fn inverted(self, count: usize) -> Part {
-        let all = Part::of(&(1..=count).collect::<Vec<_>>());
-        Part(all.0 & !self.0)
+    fn inverted(self, count: usize) -> Positions {
+        Positions(Positions::of(1..=count).0 & !self.0)
     }
 }
 
@@ -224,12 +243,22 @@ pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     if listed.len() == 1 && !is_named {
         return Some(Selected::Unclear);
     }
-    let part = match takes {
-        Takes::Only => Part::of(&listed),
-        Takes::AllBut => Part::of(&listed).inverted(count),
+    let named = Positions::of(listed.iter().map(|listed| listed.position));
+    let granted = match takes {
+        Takes::Only => named,
+        Takes::AllBut => named.inverted(count),
     };
+    let numbers = listed.iter().filter(|listed| !listed.is_ordinal);
+    let by_number = Positions::of(numbers.map(|listed| listed.position));
     // A reply that excludes everything is not a plain no.
-    (part != Part(0)).then_some(Selected::Some(part))
+    (granted != Positions(0)).then_some(Selected::Some(Part { granted, by_number }))
+}
+
+/// A position as the reply names it.
+#[derive(Clone, Copy)]
+struct Listed {
+    position: usize,
+    is_ordinal: bool,
 }
 
 struct ListParser<'a> {
@@ -287,8 +316,8 @@ impl ListParser<'_> {
 
     /// Reads the numbers, each of them on the card, given once, and separated by a comma or an "and". Also returns
     /// whether one of them is clearly a position. After a short beginning an ordinal needs an article for that.
-    fn list(&mut self, is_short: bool) -> Option<(Vec<usize>, bool)> {
-        let mut found: Vec<usize> = Vec::new();
+    fn list(&mut self, is_short: bool) -> Option<(Vec<Listed>, bool)> {
+        let mut found: Vec<Listed> = Vec::new();
         let mut is_named = false;
         loop {
             let is_parted = self.words.gap(self.at).is_joint | self.take(&AND);
@@ -299,7 +328,7 @@ impl ListParser<'_> {
             self.skip(&ARTICLE);
             let numbering = self.at;
             self.skip(&NUMBER);
-            let Some((position, is_ordinal)) = self.number() else {
+            let Some(listed) = self.number() else {
                 // After a comma or an "and" a number has to follow.
                 if is_parted && !COURTESY.contains(&self.word()) {
                     return None;
@@ -307,31 +336,31 @@ impl ListParser<'_> {
                 self.at = naming;
                 break;
             };
-            is_named |= self.at > numbering || (is_ordinal && (numbering > naming || !is_short));
-            if found.contains(&position) || !(1..=self.count).contains(&position) {
+            is_named |= self.at > numbering || (listed.is_ordinal && (numbering > naming || !is_short));
+            let is_repeated = found.iter().any(|found| found.position == listed.position);
+            if is_repeated || !(1..=self.count).contains(&listed.position) {
                 return None;
             }
-            found.push(position);
+            found.push(listed);
             self.at += 1;
             self.skip(&THING);
         }
         (!found.is_empty()).then_some((found, is_named))
     }
 
-    fn number(&self) -> Option<(usize, bool)> {
+    fn number(&self) -> Option<Listed> {
         let word = self.word();
-        if LAST.contains(&word) {
-            return Some((self.count, true));
-        }
-        let ordinal = ORDINALS.iter().position(|forms| forms.contains(&word));
-        if let Some(index) = ordinal {
-            return Some((index + 1, true));
-        }
+        let ordinal = match LAST.contains(&word) {
+            true => Some(self.count),
+            false => ORDINALS
+                .iter()
+                .position(|forms| forms.contains(&word))
+                .map(|index| index + 1),
+        };
+        let is_ordinal = ordinal.is_some();
         let is_short = (1..=2).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit());
-        word.parse()
-            .ok()
-            .filter(|_| is_short)
-            .map(|number| (number, false))
+        let position = ordinal.or_else(|| word.parse().ok().filter(|_| is_short))?;
+        Some(Listed { position, is_ordinal })
     }
 }
 
@@ -342,9 +371,9 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Option<&[usize]>) {
         let words = Words::of(text, 64).unwrap();
-        let expected = expected.map(Part::of);
+        let expected = expected.map(|positions| Positions::of(positions.iter().copied()));
         let granted = match part(&words, 5) {
-            Some(Selected::Some(part)) => Some(part),
+            Some(Selected::Some(part)) => Some(part.granted),
             Some(Selected::Unclear) | None => None,
         };
         assert_eq!(granted, expected, "reply `{text}`");

@@ -25,6 +25,8 @@ pub enum Why {
     NotPlain(String),
     /// The reply has a bare number, which may be one call's position or a count of calls.
     WhichOnes(String),
+    /// The reply names calls by numbers, and a value of another call is such a number.
+    WhichPlaces(String),
     /// The reply has this character, which suggests that a program wrote it.
     Code(char),
     /// The reply has this character, which is invisible or reorders text.
@@ -39,7 +41,10 @@ impl Why {
     /// Returns true if the reply seems to answer the card but has more than one possible meaning. The person is then
     /// asked again.
     pub fn is_unclear(&self) -> bool {
-        matches!(self, Why::Ambiguous(_) | Why::NotPlain(_) | Why::WhichOnes(_))
+        matches!(
+            self,
+            Why::Ambiguous(_) | Why::NotPlain(_) | Why::WhichOnes(_) | Why::WhichPlaces(_)
+        )
     }
 }
 
@@ -61,6 +66,12 @@ impl fmt::Display for Why {
             Why::NotPlain(text) => write!(f, "`{text}` is not a plain yes"),
             Why::WhichOnes(text) => {
                 write!(f, "`{text}` may be a number of calls, or the call of that number")
+            }
+            Why::WhichPlaces(text) => {
+                write!(
+                    f,
+                    "`{text}` may be the call of that number, or the call with that value"
+                )
             }
             Why::Code(c) => write!(f, "`{c}` is not part of a plain answer"),
             Why::Hidden(c) => write!(f, "it hides the character U+{:04X}", u32::from(*c)),
