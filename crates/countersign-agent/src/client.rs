@@ -7,8 +7,9 @@ mod allowed;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -141,7 +142,7 @@ impl Client {
             .await
     }
 
-    /// Like [`Client::send`], but calls `check` just before the first byte of the request is written. If `check` fails,
+    /// Like [`Client::send`], but calls `check` just before each write of the request. If `check` fails,
     /// nothing is sent.
     pub async fn send_after_check(
         &self,
@@ -149,7 +150,7 @@ impl Client {
         target: &Target,
         headers: HeaderMap,
         body: Bytes,
-        check: impl FnOnce() -> Result<(), String> + Send + 'static,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Result<Response, RequestError> {
         let StreamedResponse {
             status,
@@ -190,7 +191,7 @@ impl Client {
         target: &Target,
         headers: HeaderMap,
         body: Bytes,
-        check: impl FnOnce() -> Result<(), String> + Send + 'static,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Result<StreamedResponse, RequestError> {
         let request = request(method, target, headers, body).map_err(RequestError::NotSent)?;
         let connecting = self.connect(target);
@@ -204,13 +205,15 @@ impl Client {
                 ))
             })??,
         };
-        match connected {
-            Connected::Plain(stream) => exchange(stream, request, check).await,
-            Connected::Secure(stream) => exchange(*stream, request, check).await,
+        let (stream, send_check) = connected;
+        send_check.set(Box::new(check));
+        match stream {
+            Connected::Plain(stream) => exchange(stream, request, &send_check).await,
+            Connected::Secure(stream) => exchange(*stream, request, &send_check).await,
         }
     }
 
-    async fn connect(&self, target: &Target) -> Result<Connected, RequestError> {
+    async fn connect(&self, target: &Target) -> Result<(Connected, Arc<SendCheck>), RequestError> {
         let address = self
             .allowed
             .resolve(&target.host, target.port)
@@ -220,8 +223,13 @@ impl Client {
             RequestError::NotSent(format!("cannot connect to `{}`: {error}", target.host_and_port()))
         })?;
         let _ = stream.set_nodelay(true);
+        let check = Arc::<SendCheck>::default();
+        let stream = CheckedWrite {
+            stream,
+            check: check.clone(),
+        };
         if !target.is_secure {
-            return Ok(Connected::Plain(stream));
+            return Ok((Connected::Plain(stream), check));
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| RequestError::NotSent(format!("`{}` is not a name for TLS", target.host)))?;
@@ -230,13 +238,13 @@ impl Client {
             .connect(name, stream)
             .await
             .map_err(|error| RequestError::NotSent(format!("no TLS with `{}`: {error}", target.host)))?;
-        Ok(Connected::Secure(Box::new(stream)))
+        Ok((Connected::Secure(Box::new(stream)), check))
     }
 }
 
 enum Connected {
-    Plain(TcpStream),
-    Secure(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    Plain(CheckedWrite),
+    Secure(Box<tokio_rustls::client::TlsStream<CheckedWrite>>),
 }
 
 /// A response whose body is streamed. Dropping it closes the connection.
@@ -266,28 +274,20 @@ impl hyper::body::Body for StreamedResponse {
 async fn exchange<S>(
     stream: S,
     request: Request<Full<Bytes>>,
-    check: impl FnOnce() -> Result<(), String> + Send + 'static,
+    check: &SendCheck,
 ) -> Result<StreamedResponse, RequestError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let refusal = Arc::new(OnceLock::new());
-    let stream = CheckedWrite {
-        stream,
-        check: Some(Box::new(check)),
-        refusal: refusal.clone(),
-    };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| RequestError::NotSent(error.to_string()))?;
     let connection = AbortOnDrop(tokio::spawn(connection));
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| match refusal.get() {
-            Some(reason) => RequestError::NotSent(String::clone(reason)),
-            None => connection_broken(&error.to_string()),
-        })?;
+    let response = sender.send_request(request).await.map_err(|error| {
+        check
+            .error()
+            .unwrap_or_else(|| connection_broken(&error.to_string()))
+    })?;
     let (head, body) = response.into_parts();
     Ok(StreamedResponse {
         status: head.status.as_u16(),
@@ -301,16 +301,60 @@ fn connection_broken(error: &str) -> RequestError {
     RequestError::Unknown(format!("the connection broke: {error}"))
 }
 
-/// A stream that runs `check` before the first write and refuses all writes if the check fails.
-///
-/// The connection is driven by a separate task, which may run long after the request was handed to it.
-struct CheckedWrite<S> {
-    stream: S,
-    check: Option<Box<dyn FnOnce() -> Result<(), String> + Send>>,
-    refusal: Arc<OnceLock<String>>,
+/// Check that runs before each write of a request.
+#[derive(Default)]
+struct SendCheck {
+    check: OnceLock<Check>,
+    has_written: AtomicBool,
+    refusal: OnceLock<String>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for CheckedWrite<S> {
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+impl SendCheck {
+    /// Sets the check. Until then writes are free: those of the TLS handshake.
+    fn set(&self, check: Check) {
+        let _ = self.check.set(check);
+    }
+
+    fn run(&self) -> io::Result<()> {
+        match self.check.get().map_or(Ok(()), |check| check()) {
+            Ok(()) => Ok(()),
+            Err(reason) => {
+                let error = io::Error::other(reason.as_str());
+                let _ = self.refusal.set(reason);
+                Err(error)
+            }
+        }
+    }
+
+    fn note_write(&self) {
+        if self.check.get().is_some() {
+            self.has_written.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the error of a request that the check has stopped.
+    fn error(&self) -> Option<RequestError> {
+        let reason = self.refusal.get()?.clone();
+        Some(match self.has_written.load(Ordering::SeqCst) {
+            false => RequestError::NotSent(reason),
+            true => RequestError::Unknown(format!("only a part of the request was sent: {reason}")),
+        })
+    }
+}
+
+/// A TCP stream whose writes are checked by a [`SendCheck`].
+///
+/// The connection is driven by a separate task, which may run long after the request was handed to it. The check is here,
+/// below TLS, so that nothing but the system call comes between it and the bytes: a process that is suspended in
+/// between sends them when it resumes.
+struct CheckedWrite {
+    stream: TcpStream,
+    check: Arc<SendCheck>,
+}
+
+impl AsyncRead for CheckedWrite {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -320,21 +364,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for CheckedWrite<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for CheckedWrite<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if let Some(check) = self.check.take()
-            && let Err(reason) = check()
-        {
-            let _ = self.refusal.set(reason);
+impl AsyncWrite for CheckedWrite {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.stream.poll_write_ready(context))?;
+            self.check.run()?;
+            match self.stream.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => {
+                    self.check.note_write();
+                    return Poll::Ready(written);
+                }
+            }
         }
-        if let Some(reason) = self.refusal.get() {
-            return Poll::Ready(Err(io::Error::other(reason.as_str())));
-        }
-        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
