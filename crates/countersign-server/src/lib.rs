@@ -23,18 +23,22 @@ mod identity;
 pub mod inbox;
 mod keys;
 mod mcp;
+mod object;
 mod output;
 mod pace;
 mod policy;
 mod rate;
 mod regular;
 mod serve;
+pub mod service;
 mod stop;
 mod store;
 #[cfg(feature = "tui")]
 mod terminal;
 mod trust;
 mod view;
+pub mod web;
+mod wire;
 
 use std::process::ExitCode;
 

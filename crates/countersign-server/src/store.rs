@@ -2,8 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use countersign::store::Store;
+use countersign::store::{Store, StoreError};
 use countersign_store::postgres::{ConnectError, PostgresOptions, PostgresStore};
 use countersign_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 
@@ -15,6 +16,9 @@ pub const DEFAULT: &str = "countersign.db";
 
 /// The schema is not the one that this program made: the store is damaged, not only out of reach.
 pub const SCHEMA_CHANGED: &str = "schema_changed";
+
+/// Interval between checks of a store's health.
+const LOOK_AT_STORE_EVERY: Duration = Duration::from_millis(250);
 
 /// Behaviour if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,26 @@ pub fn check(place: &str) -> Result<(), Failure> {
 /// Returns true for a PostgreSQL URL, false for a file.
 pub fn is_postgres(place: &str) -> bool {
     place.starts_with("postgres://") || place.starts_with("postgresql://")
+}
+
+/// Returns the failure of a process whose store accepts no more writes. The store's error says what to do about a
+/// missing file.
+pub fn store_stopped(error: &StoreError) -> Failure {
+    let message = format!("stopped, because nothing can be written any more: {error}");
+    Failure::error("store_stopped", message).hint(
+        "if a file is gone, do as it says before anything else; then see whether the file and its disk are whole \
+         (`countersign doctor --full`), and start again",
+    )
+}
+
+/// Waits until the store permanently accepts no more writes, and returns its error.
+pub async fn store_fails(store: &dyn Store) -> StoreError {
+    loop {
+        tokio::time::sleep(LOOK_AT_STORE_EVERY).await;
+        if let Err(error) = store.health() {
+            return error;
+        }
+    }
 }
 
 fn open_file(path: &Path, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {

@@ -100,7 +100,7 @@ pub struct ApprovalView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventView>>,
     /// The store's clock when this was read: time left is told by this clock alone. Last, so that an answer can be given
-    /// again at another time; see `http::response_cache`.
+    /// again at another time; see `web::response_cache`.
     #[schema(value_type = String)]
     pub now: Moment,
 }

@@ -3,7 +3,7 @@
 //! Enters: a credential from a request. Leaves: a [`Caller`], or nothing.
 //! Credentials are stored in the registry under their hash, so that reading the store does not allow signing in. A
 //! revocation takes effect with the next request: callers are cached only while nothing has changed in the store
-//! (`http::caller_cache`).
+//! (`web::caller_cache`).
 //! Deliberately absent: which route requires which scope; see `http`.
 
 mod account;

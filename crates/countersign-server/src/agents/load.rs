@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use countersign::id::{Agent, Person};
-use countersign_agent::agent::AgentConfig;
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{Setup, WORLDS, World};
 use serde::Deserialize;
@@ -12,6 +11,7 @@ use serde::Deserialize;
 use super::files::{built_in, open_world, read};
 use super::provider::{Choice, provider};
 use crate::failure::Failure;
+use crate::service::agents::Loaded;
 
 /// Configuration of `[agents.NAME]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,16 +28,6 @@ pub struct AgentSource {
     model: Choice,
     /// Model to use for all roles, instead of those that the agent's file names.
     model_name: Option<String>,
-}
-
-/// An agent that is ready to be served.
-pub struct Loaded {
-    /// Configuration of the agent.
-    pub plan: AgentConfig,
-    /// True if a script answers instead of a model.
-    pub is_scripted: bool,
-    /// Suggested first messages.
-    pub openings: Vec<String>,
 }
 
 /// All agents, and the worlds they act in.

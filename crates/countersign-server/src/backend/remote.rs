@@ -20,12 +20,12 @@ use super::{Deciding, Proposal, Proposed, Started, credential};
 use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
-use crate::http::wire::{
-    Decide, Finish, PermitView, ReconcileBody, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
-};
 use crate::output;
 use crate::output::ruling::{HostPermit, Line, Ruling};
 use crate::view::{ApprovalView, PageView};
+use crate::wire::{
+    Decide, Finish, PermitView, ReconcileBody, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
+};
 
 /// Longest time of one long poll, after which another one follows. Below 60 seconds, at which many proxies cut
 /// connections.

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use super::ProposedCall;
 use crate::exec::Job;
 use crate::failure::Failure;
-use crate::http::wire::{DecideCall, Finish, PermitView, SubmitCall};
 use crate::view::{WorkingFolderView, unhex};
+use crate::wire::{DecideCall, Finish, PermitView, SubmitCall};
 
 /// Time limit for running a passed call.
 const PASSED_WITHIN: Duration = Duration::from_secs(60);

@@ -18,10 +18,10 @@ use countersign::gate::Gate;
 use countersign::id::{self, BadName};
 use countersign_agent::agent::{Agent, TurnContext};
 
-use crate::agents::TalkSecret;
 use crate::cli::{Chat, Global};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::service::agents::TalkSecret;
 use crate::store::{Missing, Watch};
 use crate::{identity, keys, store};
 use line::{Line, Lines};

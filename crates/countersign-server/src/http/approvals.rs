@@ -1,7 +1,5 @@
 //! `/v1/approvals`: list, read, wait for, ask for, decide and withdraw approvals.
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -9,27 +7,27 @@ use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Arguments;
 use countersign::card::WholeCard;
 use countersign::decision::{Choice, Decision, Surface, Verdict};
-use countersign::gate::{Running, Until, Waited};
+use countersign::gate::Until;
 use countersign::hash::Hash;
 use countersign::id::{Actor, Agent, ApprovalId, Channel, Run};
 use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
 use super::conditional_read::ConditionalReader;
-use super::extract::{Body, Id, IdempotencyKeyHeader, Needs as _, QueryParams};
-use super::wire::{
-    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
-};
-use super::{Answer, ApiError, App, Authorized, Json, Watch, json, scope};
 use crate::access::{Caller, Scope};
 use crate::duration;
+use crate::service::{self, LONGEST_COMMENT};
 use crate::view::{self, ApprovalView, PageView};
+use crate::web::{
+    Answer, ApiError, App, Authorized, Body, Id, IdempotencyKeyHeader, Json, Needs as _, QueryParams, json,
+    scope,
+};
+use crate::wire::{
+    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
+};
 
 /// Size limit of a page: it ends with the approval that brings its arguments and results to this many bytes.
 pub const LARGEST_PAGE: usize = 1024 * 1024;
-
-/// Longest comment on a decision, in characters.
-pub const LONGEST_COMMENT: usize = 4096;
 
 /// List approvals
 ///
@@ -50,7 +48,7 @@ pub async fn list(
     let now = app.store().now().await?;
     let is_full = filter.is_full(&approvals);
     let next = approvals.last().filter(|_| is_full).map(|approval| approval.id);
-    approvals.retain(|approval| is_visible(&caller, approval));
+    approvals.retain(|approval| service::is_visible(&caller, approval));
     let mut views: Vec<ApprovalView> = approvals
         .iter()
         .map(|approval| view::approval(approval, app.gate.policy(), now))
@@ -116,28 +114,30 @@ pub async fn get(
     let wants_more = query.concerns == Some(true) || query.events == Some(true);
     if wait.is_none() && !wants_more {
         let now = app.store().now().await?;
-        if let Some(answer) = app.written.again(&caller, id, stamp, now) {
+        if let Some(answer) = app.response_cache().again(&caller, id, stamp, now) {
             return Ok(answer);
         }
     }
     let mut is_stopping = false;
     let approval = match wait {
-        None => visible(&app, &caller, id).await?,
+        None => service::visible(&app, &caller, id).await?,
         Some(wait) => {
             let wait = wait.min(app.settings.longest_wait);
             let _counted = app.limits.wait(&caller.tenant, caller.name.as_str())?;
-            match waited(&app, &caller, id, until, wait).await? {
+            match service::wait(&app, &caller, id, until, wait).await? {
                 Some(approval) => approval,
                 None => {
                     is_stopping = true;
-                    visible(&app, &caller, id).await?
+                    service::visible(&app, &caller, id).await?
                 }
             }
         }
     };
     let now = app.store().now().await?;
     let mut response = match wants_more {
-        false => app.written.answer(&approval, app.gate.policy(), now, stamp),
+        false => app
+            .response_cache()
+            .answer(&approval, app.gate.policy(), now, stamp),
         true => {
             let mut view = view::approval(&approval, app.gate.policy(), now);
             if query.concerns == Some(true) && approval.state == ApprovalState::Pending {
@@ -186,9 +186,11 @@ pub async fn decide(
     let mut decision = decision(&app, &caller, id, body).await?;
     decision.key = key;
     let is_finished = until(query.wait_for.as_deref())? == Until::Finished;
-    let approval = record(&app, decision, is_finished).await?;
+    let approval = service::decide_and_run(&app, decision, is_finished).await?;
     let now = app.store().now().await?;
-    Ok(app.written.answer(&approval, app.gate.policy(), now, None))
+    Ok(app
+        .response_cache()
+        .answer(&approval, app.gate.policy(), now, None))
 }
 
 /// Rejects a caller without the scope `decide`, usually an agent, and records the attempt in the approval's history
@@ -219,7 +221,7 @@ pub async fn withdraw(
     Id(id): Id<ApprovalId>,
     Body(body): Body<WithdrawBody>,
 ) -> Answer<Json<ApprovalView>> {
-    let approval = visible(&app, &caller, id).await?;
+    let approval = service::visible(&app, &caller, id).await?;
     let by = Actor::Agent(approval.agent.clone());
     let answer = app.gate.withdraw(&caller.tenant, id, by, body.reason).await?;
     if let Some(refusal) = answer.refusal {
@@ -228,81 +230,6 @@ pub async fn withdraw(
     let now = app.store().now().await?;
     let approval = answer.approval.unwrap_or(approval);
     Ok(Json(view::approval(&approval, app.gate.policy(), now)))
-}
-
-/// Records a decision and runs the calls it releases in the background. With `is_finished`, waits until they have run.
-/// Shared by the API and the pages.
-pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<SharedApproval> {
-    if app.stopping.is_cancelled() {
-        return Err(ApiError::stopping());
-    }
-    app.limits.decision(&decision.tenant, &decision.decider.person)?;
-    let id = decision.approval();
-    let spawn = |running: Running| app.runs.spawn(run(app.clone(), id, running));
-    let (answer, run) = app.gate.decide_and_start(decision, spawn).await?;
-    app.metrics
-        .decided(answer.approval.as_deref(), answer.refusal.as_ref());
-    if let Some(refusal) = answer.refusal {
-        return Err(refusal.into());
-    }
-    let mut approval = answer.approval.ok_or_else(|| ApiError::not_found("approval"))?;
-    if is_finished && let Ok(Some(finished)) = run.await {
-        approval = finished;
-    }
-    Ok(approval)
-}
-
-/// Runs the released calls to the end, even if the client disconnects. Returns the finished approval, if anything ran.
-async fn run(app: App, id: ApprovalId, running: Running) -> Option<SharedApproval> {
-    match running.await {
-        Ok(ran) => {
-            let (approval, _) = ran?;
-            app.metrics.finished(&approval);
-            Some(approval)
-        }
-        Err(error) => {
-            tracing::error!(%id, "a call ran, and its outcome could not be recorded: {error}");
-            None
-        }
-    }
-}
-
-/// Returns the approval, or 404 if the caller may not see it.
-pub async fn visible(app: &App, caller: &Caller, id: ApprovalId) -> Answer<SharedApproval> {
-    let approval = app.store().approval(&caller.tenant, id).await?;
-    let approval = approval.filter(|approval| is_visible(caller, approval));
-    approval.ok_or_else(|| ApiError::not_found("approval"))
-}
-
-/// Returns true if the caller may see the approval. Agents see only their own; an approval proposed by a served agent
-/// of version 0.1.0 belongs to no token's agent, even if the names match.
-pub fn is_visible(caller: &Caller, approval: &Approval) -> bool {
-    let is_own = |agent: &Agent| *agent == approval.agent && !approval.is_of_older_talk();
-    caller.agent.as_ref().is_none_or(is_own)
-}
-
-/// Waits for a decision or the end of the calls. `None` if the service stops first.
-async fn waited(
-    app: &App,
-    caller: &Caller,
-    id: ApprovalId,
-    until: Until,
-    wait: Duration,
-) -> Answer<Option<SharedApproval>> {
-    // Check visibility before waiting.
-    let may_see = |approval: &Approval| is_visible(caller, approval);
-    let waiting = app.gate.wait_if(&caller.tenant, id, until, wait, may_see);
-    let watch = Watch::of(app, caller);
-    let waited = tokio::select! {
-        biased;
-        () = watch.ended() => return Err(ApiError::unauthorized()),
-        waited = waiting => waited?,
-        () = app.stopping.cancelled() => return Ok(None),
-    };
-    match waited {
-        Waited::Done(approval) | Waited::TimedOut(approval) => Ok(Some(approval)),
-        Waited::NotFound => Err(ApiError::not_found("approval")),
-    }
 }
 
 fn until(text: Option<&str>) -> Answer<Until> {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use countersign::approval::SharedApproval;
 use countersign::effect::Risk;
 use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{ApprovalOptions, Ruled, Submission, SubmittedCall};
@@ -19,19 +18,14 @@ use countersign::seal::Secret;
 use countersign::state::State as ApprovalState;
 use serde_json::value::RawValue;
 
-use super::approvals::visible;
-use super::extract::{Body, Id, IdempotencyKeyHeader, Needs as _};
-use super::wire::{
+use crate::access::Caller;
+use crate::service;
+use crate::view::{self, ApprovalView};
+use crate::web::{Answer, ApiError, App, Authorized, Body, Id, IdempotencyKeyHeader, Json, scope};
+use crate::wire::{
     Ask, ErrorView, Finish, IdempotencyKey, PermitView, ReconcileBody, RulingView, Submit, SubmitCall,
     SubmittedView, UndoBody,
 };
-use super::{Answer, ApiError, App, Authorized, Json, scope};
-
-use crate::access::Caller;
-use crate::view::{self, ApprovalView};
-
-/// Longest note on how a call ended, in bytes.
-const LONGEST_NOTE: usize = 4096;
 
 /// Propose the calls of one agent turn
 ///
@@ -116,7 +110,7 @@ pub async fn finish(
     Body(body): Body<Finish>,
 ) -> Answer<Json<ApprovalView>> {
     if !caller.may(crate::access::Scope::Execute) {
-        let approval = visible(&app, &caller, id.approval).await?;
+        let approval = service::visible(&app, &caller, id.approval).await?;
         // An agent says how its own passed call ended. What a person approved is finished by the host that started it.
         if approval.state != ApprovalState::Passed {
             return Err(ApiError::wrong_scope(&[crate::access::Scope::Execute]));
@@ -159,44 +153,9 @@ pub async fn reconcile(
     Id(id): Id<CallId>,
     Body(body): Body<ReconcileBody>,
 ) -> Answer<Json<ApprovalView>> {
-    let approval = settle(&app, &caller, id, body.succeeded, body.note).await?;
+    let approval = service::reconcile(&app, &caller, id, body.succeeded, body.note).await?;
     let now = app.store().now().await?;
     Ok(Json(view::approval(&approval, app.gate.policy(), now)))
-}
-
-/// Records how a call with an unknown outcome ended. Shared by the API and the pages.
-pub async fn settle(
-    app: &App,
-    caller: &Caller,
-    id: CallId,
-    succeeded: bool,
-    note: Option<String>,
-) -> Answer<SharedApproval> {
-    if note.as_ref().is_some_and(|note| note.len() > LONGEST_NOTE) {
-        let message = format!("a note has at most {LONGEST_NOTE} bytes");
-        return Err(ApiError::too_large(message));
-    }
-    let approval = visible(app, caller, id.approval).await?;
-    let call = approval.call(id.position);
-    let call = call.ok_or_else(|| ApiError::not_found("call"))?;
-    let decider = caller
-        .decider()
-        .ok_or_else(|| ApiError::wrong_scope(scope::Decide::ANY))?;
-    // Only people who could have approved the call may say how it ended.
-    if !decider.is_among(&call.terms.approvers) {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "not_allowed",
-            format!("`{}` may not record the outcome of this call", decider.person),
-            "ask one of its approvers",
-        ));
-    }
-    let settled = app
-        .gate
-        .reconcile(&caller.tenant, id, decider.person, succeeded, note);
-    let settled = settled.await??;
-    app.metrics.finished(&settled);
-    Ok(settled)
 }
 
 /// Propose the undo of a call that succeeded
@@ -214,7 +173,7 @@ pub async fn undo(
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     Body(body): Body<UndoBody>,
 ) -> Answer<Response> {
-    visible(&app, &caller, id.approval).await?;
+    service::visible(&app, &caller, id.approval).await?;
     let place = Place {
         channel: body.channel,
         run: body.run_id,

@@ -17,14 +17,13 @@ use countersign::state::State as ApprovalState;
 use countersign::store::Filter;
 use countersign::transcript;
 
-use super::approvals::is_visible;
-use super::extract::{Body, Id, QueryParams};
-use super::wire::{
+use crate::access::{Account, Caller, Scope};
+use crate::service::is_visible;
+use crate::view;
+use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, QueryParams, scope};
+use crate::wire::{
     ErrorView, HeardView, PendingQuery, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery,
 };
-use super::{Answer, ApiError, App, Authorized, Json, scope};
-use crate::access::{Account, Caller, Scope};
-use crate::view;
 
 /// Number of approvals in a transcript.
 const MOST_TOLD: usize = 100;

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-use super::caller_cache::caller;
-use super::extract::{Needs as _, scope};
-use super::{ApiError, App};
 use crate::access::Caller;
+use crate::web::{ApiError, App, Needs as _, caller, scope};
 
 /// An authorised caller, and the store's change counter from before anything was read for the request.
 pub struct ConditionalReader {

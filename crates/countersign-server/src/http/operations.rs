@@ -5,11 +5,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign::store::Filter;
 
-use super::{Answer, ApiError, App, Authorized, scope};
+use crate::web::{Answer, ApiError, App, Authorized, scope};
 
 /// Is the process alive?
 #[utoipa::path(get, path = "/healthz", tag = "operations",
-    responses((status = 200, body = String), (status = 503, body = super::wire::ErrorView)))]
+    responses((status = 200, body = String), (status = 503, body = crate::wire::ErrorView)))]
 pub async fn healthz(State(app): State<App>) -> Answer<&'static str> {
     // Unhealthy if the store can no longer write and the process has to be restarted.
     app.store().health()?;
@@ -18,7 +18,7 @@ pub async fn healthz(State(app): State<App>) -> Answer<&'static str> {
 
 /// Can it do its work?
 #[utoipa::path(get, path = "/readyz", tag = "operations",
-    responses((status = 200, body = String), (status = 503, body = super::wire::ErrorView)))]
+    responses((status = 200, body = String), (status = 503, body = crate::wire::ErrorView)))]
 pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
@@ -31,7 +31,7 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
 
 /// Figures for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operations", security(("token" = ["admin"])),
-    responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = "default", body = super::wire::ErrorView)))]
+    responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = "default", body = crate::wire::ErrorView)))]
 pub async fn metrics(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,

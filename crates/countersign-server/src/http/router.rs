@@ -8,10 +8,8 @@ use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ApiError, App, HostGuard, agents, approvals, calls, channels, events, operations};
-
-/// Largest request body, in bytes. Call arguments have their own, lower limit.
-pub const LARGEST_BODY: usize = 256 * 1024;
+use super::{agents, approvals, calls, channels, events, operations};
+use crate::web::{ApiError, App, HostGuard};
 
 /// Builds the complete service: the API, `/openapi.json` and the inbox pages, behind the host and origin guard.
 pub fn router(app: App, pages: Router<App>) -> HostGuard {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::session::SignedIn;
 use super::{list, page};
-use crate::http::{Answer, ApiError, App};
+use crate::web::{Answer, ApiError, App};
 
 #[derive(Debug, Default, Deserialize)]
 pub struct PageQuery {

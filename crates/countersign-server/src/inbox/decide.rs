@@ -22,8 +22,8 @@ use super::form::Sent;
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, edit, list, page, playground};
 use crate::access::{Caller, Scope};
-use crate::http::approvals::{LONGEST_COMMENT, record};
-use crate::http::{Answer, ApiError, App};
+use crate::service::{LONGEST_COMMENT, decide_and_run};
+use crate::web::{Answer, ApiError, App};
 
 /// Largest form, in bytes: enough for a batch in which all arguments are edited.
 pub const LARGEST_FORM: usize = 2 * 1024 * 1024;
@@ -243,7 +243,8 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
     decision.digest = Some(digest);
     decision.comment = (!comment.is_empty()).then(|| comment.to_owned());
     decision.key = typed.key();
-    record(app, decision, false).await.map(|_| Done::Decided)
+    decide_and_run(app, decision, false).await?;
+    Ok(Done::Decided)
 }
 
 fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {

@@ -16,7 +16,7 @@ use super::decide::{Typed, edit_problem};
 use super::session::SignedIn;
 use super::{edit, list, page, timeline};
 use crate::access::Caller;
-use crate::http::{Answer, ApiError, App};
+use crate::web::{Answer, ApiError, App};
 
 /// Tallest arguments field, in lines.
 const MOST_LINES: usize = 30;

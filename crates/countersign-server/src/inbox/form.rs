@@ -12,7 +12,7 @@ use axum::response::Response;
 use serde::de::DeserializeOwned;
 
 use super::page;
-use crate::http::{ApiError, App};
+use crate::web::{ApiError, App};
 
 /// Extracts a form in which each field stands once.
 pub struct Sent<T>(pub T);

@@ -13,8 +13,8 @@ use super::card::{Moment, risk, shown, tone};
 use super::page;
 use super::session::SignedIn;
 use crate::access::Caller;
-use crate::http::{Answer, ApiError, App};
 use crate::view::{self, Outcome};
+use crate::web::{Answer, ApiError, App};
 
 /// Lines per page.
 const LINES: usize = 50;

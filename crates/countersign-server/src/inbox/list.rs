@@ -20,9 +20,9 @@ use super::filter::{Choices, Wanted};
 use super::page;
 use super::session::{SignedIn, Watching};
 use crate::access::Caller;
-use crate::http::approvals::visible;
-use crate::http::{Answer, ApiError, App};
+use crate::service::visible;
 use crate::view;
+use crate::web::{Answer, ApiError, App};
 
 /// Cards per page.
 const CARDS: usize = 100;

@@ -10,8 +10,8 @@ use futures_util::StreamExt as _;
 
 use super::page;
 use super::session::Watching;
-use crate::http::App;
-use crate::http::events::{Filter, stream};
+use crate::web::App;
+use crate::web::{Filter, stream};
 
 /// Longest duration of a stream. The browser then reconnects and its session is checked again.
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
@@ -24,7 +24,7 @@ pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers:
         .stream(&caller.tenant, &format!("page:{}", caller.name))
     {
         Ok(open) => open,
-        Err(error) => return page::failure(&error),
+        Err(error) => return page::failure(&error.into()),
     };
     match stream(&app, &caller, after, Filter::default(), open).await {
         Ok(response) => {

@@ -27,7 +27,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 
-use crate::http::App;
+use crate::web::App;
 
 /// Returns the routes of the pages.
 pub fn pages() -> Router<App> {

@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
 use super::card::shown;
 use crate::access::Caller;
-use crate::http::{ApiError, App};
+use crate::web::{ApiError, App};
 
 /// Templates, compiled into the binary.
 const TEMPLATES: &[(&str, &str)] = &[

@@ -9,7 +9,7 @@ use minijinja::context;
 
 use super::page;
 use crate::access::{Caller, SESSION_LONGEST, Session};
-use crate::http::{ApiError, App};
+use crate::web::{ApiError, App};
 
 /// Session cookie. The `__Host-` prefix binds it to this host: no other host or subdomain can set it.
 const COOKIE: &str = "__Host-countersign";

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::form::Sent;
 use super::{page, session};
 use crate::access::{Account, Link, Session};
-use crate::http::{ApiError, App, Client};
+use crate::web::{ApiError, App, Client};
 
 #[derive(Debug, Default, Deserialize)]
 pub struct PageQuery {

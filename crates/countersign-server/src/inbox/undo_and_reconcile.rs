@@ -12,8 +12,8 @@ use super::form::Sent;
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, list, page, playground};
 use crate::access::Caller;
-use crate::http::calls::settle;
-use crate::http::{Answer, ApiError, App};
+use crate::service;
+use crate::web::{Answer, ApiError, App};
 
 /// Agent name of undo requests made on the page. The person is the requester.
 const AGENT: &str = "inbox";
@@ -63,7 +63,7 @@ pub async fn reconcile(
     Path((id, position)): Path<(String, u8)>,
     Sent(found): Sent<FoundOut>,
 ) -> Response {
-    match record(&app, &caller, &id, position, found).await {
+    match decide_and_run(&app, &caller, &id, position, found).await {
         Ok(()) => Redirect::to(&format!("/approvals/{}", page::url_part(&id))).into_response(),
         Err(error) => detail::again(&app, &caller, &id, &error, &Typed::default()).await,
     }
@@ -99,7 +99,7 @@ async fn propose_undo(app: &App, caller: &Caller, id: &str, position: u8, key: &
     Ok(format!("/approvals/{}", undo.id))
 }
 
-async fn record(app: &App, caller: &Caller, id: &str, position: u8, found: FoundOut) -> Answer<()> {
+async fn decide_and_run(app: &App, caller: &Caller, id: &str, position: u8, found: FoundOut) -> Answer<()> {
     let succeeded = match found.outcome.as_deref() {
         Some("succeeded") => true,
         Some("failed") => false,
@@ -112,7 +112,8 @@ async fn record(app: &App, caller: &Caller, id: &str, position: u8, found: Found
     };
     let note = found.note.trim();
     let note = (!note.is_empty()).then(|| note.to_owned());
-    settle(app, caller, call, succeeded, note).await.map(|_| ())
+    service::reconcile(app, caller, call, succeeded, note).await?;
+    Ok(())
 }
 
 fn unclear() -> ApiError {

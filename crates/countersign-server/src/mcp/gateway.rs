@@ -366,7 +366,7 @@ impl Gateway {
 
     /// Returns once the store takes no more writes for good. Whoever waits for a person is answered then.
     pub async fn store_fails(&self) -> StoreError {
-        let error = crate::serve::store_fails(self.gate.store()).await;
+        let error = crate::store::store_fails(self.gate.store()).await;
         self.store_lost.cancel();
         error
     }

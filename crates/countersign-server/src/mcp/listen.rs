@@ -12,10 +12,10 @@ use super::gateway::Gateway;
 use super::http::{Callers, Endpoint, HttpTarget};
 use super::multiplexer::Spec;
 use crate::failure::{Exit, Failure};
-use crate::http::AllowedHosts;
 use crate::output::Output;
-use crate::serve;
 use crate::stop::Stop;
+use crate::store;
+use crate::web::{AllowedHosts, listener};
 
 /// Path of the endpoint.
 const PATH: &str = "/mcp";
@@ -78,7 +78,7 @@ pub async fn run(
     output.line(&format!("listening at http://{address}{PATH}"));
     let endpoint = Arc::new(endpoint);
     let routes = endpoint.clone().routes(PATH);
-    let serving = tokio::spawn(serve::listen(listener, routes, gateway.stopping.clone()));
+    let serving = tokio::spawn(listener::listen(listener, routes, gateway.stopping.clone()));
     let mut lost = None;
     tokio::select! {
         () = stop.told() => {}
@@ -90,7 +90,7 @@ pub async fn run(
     let _ = serving.await;
     gateway.name_unrecorded().await;
     match lost {
-        Some(error) => Err(serve::store_stopped(&error)),
+        Some(error) => Err(store::store_stopped(&error)),
         None => Ok(Exit::Done),
     }
 }

@@ -81,7 +81,7 @@ use crate::output::{self, Output};
 use crate::policy::record::Change;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
-use crate::{backend, environment, identity, policy, serve, store};
+use crate::{backend, environment, identity, policy, store};
 use gateway::Gateway;
 use http::{Callers, Heard, HttpTarget, HttpUpstream};
 use lease::{LEASE, Lease};
@@ -232,7 +232,7 @@ where
     let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
     gateway.name_unrecorded().await;
     match lost {
-        Some(error) => Err(serve::store_stopped(&error)),
+        Some(error) => Err(store::store_stopped(&error)),
         None => Ok(exit),
     }
 }

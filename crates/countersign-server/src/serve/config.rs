@@ -11,15 +11,16 @@ use countersign::policy::Policy;
 use serde::Deserialize;
 
 use super::log::LogFormat;
-use super::tls::Files;
 use crate::agents::{self, AgentSource};
 use crate::cli::{Global, Serve};
 use crate::duration;
 use crate::executors::ToolTarget;
 use crate::failure::Failure;
-use crate::http::{DECISIONS_PER_SECOND, LimitSettings, TrustedProxies};
 use crate::policy::{self, Loaded};
+use crate::service::{DECISIONS_PER_SECOND, LimitSettings};
 use crate::trust;
+use crate::web::TrustedProxies;
+use crate::web::tls::Files;
 
 /// Configuration file that is read from the current folder if none is given. It may have come with the folder, so a
 /// person must have trusted it.
@@ -58,6 +59,8 @@ pub struct Config {
     pub decisions_per_second: NonZeroU32,
     /// All other limits.
     pub limits: LimitSettings,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: TrustedProxies,
     /// Tools the service runs itself.
     pub tools: BTreeMap<String, ToolTarget>,
     /// Private network addresses that tools may be called at.
@@ -127,10 +130,6 @@ impl Config {
         let longest_wait = longest_wait.map_err(|problem| bad(path.as_deref(), &problem))?;
         let trusted_proxies = TrustedProxies::parse(&file.trusted_proxies);
         let trusted_proxies = trusted_proxies.map_err(|problem| bad(path.as_deref(), &problem))?;
-        let limits = LimitSettings {
-            trusted_proxies,
-            ..file.limits
-        };
         let mut hosts = options.host.clone();
         hosts.extend(file.hosts);
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
@@ -151,7 +150,8 @@ impl Config {
             outcomes_file: file.outcomes_file,
             longest_wait: longest_wait.unwrap_or(LONGEST_WAIT),
             decisions_per_second: file.decisions_per_second.unwrap_or(DECISIONS_PER_SECOND),
-            limits,
+            limits: file.limits,
+            trusted_proxies,
             tools,
             private_targets: file.private_targets,
             agents,

@@ -8,10 +8,10 @@ use countersign::id::Person;
 use crate::access::{Account, Link};
 use crate::cli::Global;
 use crate::failure::Failure;
-use crate::http::App;
 use crate::identity;
 use crate::output::Output;
 use crate::output::style::{self, paint};
+use crate::web::App;
 
 /// Facts for the message that is printed at the start.
 pub struct Start {

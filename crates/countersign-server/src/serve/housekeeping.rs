@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::node::{BEAT, Node};
 use super::outcomes::OutcomeFile;
-use crate::http::App;
+use crate::web::App;
 
 /// Interval of the sweep. An approval is expired before it is swept; the sweep only records that.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);

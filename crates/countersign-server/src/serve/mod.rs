@@ -3,16 +3,12 @@
 //! Input: the command line, the environment and a configuration file. Output: a running service. On shutdown it starts
 //! nothing new and waits for running calls.
 
-mod body;
 mod config;
 mod first_run;
 mod housekeeping;
-mod listener;
 mod log;
 mod node;
 mod outcomes;
-mod stream;
-mod tls;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +17,7 @@ use std::time::Duration;
 
 use countersign::executor::Executor;
 use countersign::gate::Gate;
-use countersign::store::{Store, StoreError};
+use countersign::store::StoreError;
 use tokio::net::TcpListener;
 
 pub use config::{Config, DEFAULT_FILE as CONFIG_FILE};
@@ -30,23 +26,24 @@ pub use log::LogFormat;
 use node::Node;
 use outcomes::OutcomeFile;
 
-use crate::agents::{self, Agents, TalkSecret};
+use crate::agents;
 use crate::cli::{Global, Serve};
 use crate::executors::Executors;
 use crate::failure::{Exit, Failure};
-use crate::http::{AllowedHosts, App, LimitSettings, Settings, router};
+use crate::http::router;
 use crate::output::Output;
 use crate::policy::record::Change;
+use crate::service;
+use crate::service::agents::{self as served, Agents, TalkSecret};
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
+use crate::web::{self, AllowedHosts, App, listener, tls};
 use crate::{access, backend, inbox, keys, pace, store};
 
 /// Longest wait of a shutdown for running calls.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
 /// Longest time that a shutdown retries to record outcomes that the store has not accepted.
 const LAST_TRY: Duration = Duration::from_secs(3);
-/// Interval between checks of the store's health.
-const LOOK_AT_STORE_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs the service until a signal stops it or the store fails.
 pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result<Exit, Failure> {
@@ -54,7 +51,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     log::start(config.log, output.has_colored_errors());
     let tls = config.tls.as_ref().map(tls::Acceptor::load).transpose()?;
     config.check_address(tls.is_some())?;
-    if config.behind_proxy && config.limits.trusted_proxies.is_empty() {
+    if config.behind_proxy && config.trusted_proxies.is_empty() {
         tracing::warn!(
             "`behind_proxy` without `trusted_proxies`: limits per address treat all clients as one"
         );
@@ -102,20 +99,23 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         );
     }
     let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
-    let settings = Settings {
+    let settings = service::Settings {
         tenant: tenant.clone(),
-        hosts: hosts(&config.hosts, address),
         longest_wait: config.longest_wait,
         decisions_per_second: config.decisions_per_second,
         limits: config.limits,
-        is_secure: tls.is_some() || config.behind_proxy,
         page: Some(base.clone()),
+    };
+    let web = web::Settings {
+        hosts: hosts(&config.hosts, address),
+        is_secure: tls.is_some() || config.behind_proxy,
+        trusted_proxies: config.trusted_proxies,
     };
     let secret = TalkSecret::load(gate.store(), &tenant).await?;
     let agents = Agents::new(&gate, tenant.clone(), secret, ready.agents, config.playground)
         .map_err(|problem| Failure::error("bad_config", problem.to_string()))?
         .leading_to(&base);
-    let app = App::serving(gate, settings, agents);
+    let app = App::new(gate, settings, web, agents);
     access::address::note(app.store(), &app.settings.tenant, &base).await?;
     let start = first_run::Start {
         base,
@@ -124,7 +124,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     };
     let stop = Stop::listen()?;
     first_run::greet(&app, global, &start, output).await?;
-    let service = Service {
+    let service = Running {
         app,
         node: Arc::new(joined.node),
         outcomes: outcomes.map(Arc::new),
@@ -139,18 +139,8 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
             );
             Ok(Exit::Done)
         }
-        Err(error) => Err(store_stopped(&error)),
+        Err(error) => Err(store::store_stopped(&error)),
     }
-}
-
-/// Returns the failure of a process whose store accepts no more writes. The store's error says what to do about a
-/// missing file.
-pub fn store_stopped(error: &StoreError) -> Failure {
-    let message = format!("stopped, because nothing can be written any more: {error}");
-    Failure::error("store_stopped", message).hint(
-        "if a file is gone, do as it says before anything else; then see whether the file and its disk are whole \
-         (`countersign doctor --full`), and start again",
-    )
 }
 
 /// Returns the failure of a service that knows the outcomes of some calls but could not save them anywhere.
@@ -166,16 +156,6 @@ fn outcomes_lost(calls: &[String], stopped: Option<&StoreError>) -> Failure {
     )
 }
 
-/// Serves routes without TLS, for a loopback address only.
-pub async fn listen(
-    listener: TcpListener,
-    routes: axum::Router,
-    stopping: tokio_util::sync::CancellationToken,
-) {
-    let settings = LimitSettings::default();
-    listener::serve(listener, None, routes, &settings, stopping).await;
-}
-
 /// Result of a shutdown.
 struct Ended {
     /// The store's error, if it stopped accepting writes.
@@ -185,28 +165,28 @@ struct Ended {
 }
 
 /// A service that is ready to run.
-struct Service {
+struct Running {
     app: App,
     node: Arc<Node>,
     outcomes: Option<Arc<OutcomeFile>>,
 }
 
-impl Service {
+impl Running {
     /// Serves until a stop signal, or until the store permanently accepts no more writes.
     async fn serve(self, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) -> Ended {
         let app = &self.app;
         let routes = router(app.clone(), inbox::pages());
         let keeping = housekeeping::run(app.clone(), self.node.clone(), self.outcomes.clone());
         let keeping = tokio::spawn(keeping);
-        let following = tokio::spawn(agents::follow(app.clone()));
+        let following = tokio::spawn(served::follow(app.service().clone()));
         let listening = app.clone();
         let serving = tokio::spawn(async move {
-            let (settings, stopping) = (&listening.settings.limits, listening.stopping.clone());
-            listener::serve(listener, tls, routes, settings, stopping).await;
+            let (limits, proxies) = (&listening.settings.limits, &listening.web().trusted_proxies);
+            listener::serve(listener, tls, routes, limits, proxies, listening.stopping.clone()).await;
         });
         let ended = tokio::select! {
             () = stop.told() => Ok(()),
-            error = store_fails(app.store()) => Err(error),
+            error = store::store_fails(app.store()) => Err(error),
         };
         match &ended {
             Ok(()) => tracing::info!("stopping: no new calls are started"),
@@ -263,16 +243,6 @@ impl Service {
             "the outcomes of these calls are known but could not be saved: {problem}"
         );
         calls
-    }
-}
-
-/// Waits until the store permanently accepts no more writes, and returns its error.
-pub async fn store_fails(store: &dyn Store) -> StoreError {
-    loop {
-        tokio::time::sleep(LOOK_AT_STORE_EVERY).await;
-        if let Err(error) = store.health() {
-            return error;
-        }
     }
 }
 

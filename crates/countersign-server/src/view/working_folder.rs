@@ -4,7 +4,7 @@ use countersign::working_folder::{BadFolder, Link, WorkingFolder};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::object;
+use crate::object;
 
 /// The folder that a call runs in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -6,7 +6,7 @@ use countersign::executor::{Outcome, Permit, Tools};
 use countersign::id::ToolName;
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_server::access::Scope;
-use countersign_server::agents::Loaded;
+use countersign_server::service::agents::Loaded;
 use serde_json::{Value, json};
 
 use crate::support::Service;

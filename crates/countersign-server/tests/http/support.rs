@@ -15,9 +15,11 @@ use countersign::time::{ManualClock, Time};
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{World, crm};
 use countersign_server::access::{AccessError, Account, NewToken, Scope};
-use countersign_server::agents::{self, Agents, Loaded, TalkSecret};
-use countersign_server::http::{AllowedHosts, App, HostGuard, Settings, router};
+use countersign_server::http::router;
 use countersign_server::inbox;
+use countersign_server::service::agents::{self, Agents, Loaded, TalkSecret};
+use countersign_server::service::{self, LimitSettings};
+use countersign_server::web::{self, AllowedHosts, App, HostGuard, TrustedProxies};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -213,19 +215,22 @@ impl Service {
         ran: Arc<Mutex<Vec<String>>>,
         agent: Loaded,
     ) -> Service {
-        let settings = Settings {
+        let settings = service::Settings {
             tenant: tenant(),
-            hosts: AllowedHosts::new(["service.test".to_owned()]),
             longest_wait: Duration::from_secs(60),
-            decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
-            limits: countersign_server::http::LimitSettings::default(),
-            is_secure: false,
+            decisions_per_second: service::DECISIONS_PER_SECOND,
+            limits: LimitSettings::default(),
             page: Some("https://gate.example".to_owned()),
+        };
+        let web = web::Settings {
+            hosts: AllowedHosts::new(["service.test".to_owned()]),
+            is_secure: false,
+            trusted_proxies: TrustedProxies::default(),
         };
         let secret = TalkSecret::load(gate.store(), &tenant()).await.unwrap();
         let agents = Agents::new(&gate, tenant(), secret, vec![agent], true).unwrap();
-        let app = App::serving(gate, settings, agents);
-        let follows = agents::follow(app.clone());
+        let app = App::new(gate, settings, web, agents);
+        let follows = agents::follow(app.service().clone());
         tokio::spawn(follows);
         let router = router(app.clone(), inbox::pages());
         let service = Service {

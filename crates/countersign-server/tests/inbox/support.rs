@@ -16,8 +16,11 @@ use countersign::seal::Sealer;
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_server::access::{Account, Session};
-use countersign_server::http::{AllowedHosts, App, HostGuard, Settings, router};
+use countersign_server::http::router;
 use countersign_server::inbox;
+use countersign_server::service::agents::Agents;
+use countersign_server::service::{self, LimitSettings};
+use countersign_server::web::{self, AllowedHosts, App, HostGuard, TrustedProxies};
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
@@ -186,16 +189,19 @@ impl World {
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
             .with_executor(Arc::new(tools))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
-        let settings = Settings {
+        let settings = service::Settings {
             tenant: Tenant::single(),
-            hosts: AllowedHosts::new(["inbox.test".to_owned()]),
             longest_wait: Duration::from_secs(60),
-            is_secure: false,
             page: Some("https://gate.example".to_owned()),
-            decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
-            limits: countersign_server::http::LimitSettings::default(),
+            decisions_per_second: service::DECISIONS_PER_SECOND,
+            limits: LimitSettings::default(),
         };
-        let app = App::new(gate, settings);
+        let web = web::Settings {
+            hosts: AllowedHosts::new(["inbox.test".to_owned()]),
+            is_secure: false,
+            trusted_proxies: TrustedProxies::default(),
+        };
+        let app = App::new(gate, settings, web, Agents::default());
         let router = router(app.clone(), inbox::pages());
         World {
             app,

@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::wire::{DecidedView, HeldView, ResultView, Trace};
-use crate::agents::{News, card_key};
-use crate::http::App;
 use crate::http::channels::prompt_with_buttons;
+use crate::service::agents::{News, card_key};
 use crate::view;
+use crate::web::App;
 
 /// Returns the events for one piece of news: none for news that only the pages use. When a card has ended, a `result`
 /// event for each of its calls follows.

@@ -7,7 +7,6 @@ mod frame;
 mod wire;
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
@@ -17,20 +16,16 @@ use countersign::decision::Surface;
 use countersign::id::Key;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, unfold};
-use tokio::sync::broadcast::error::RecvError;
 
 use super::channels::prompt_with_buttons;
-use super::extract::{Body, Id};
-use super::limits::OpenStream;
-use super::wire::ErrorView;
-use super::{Answer, ApiError, App, Authorized, Json, Watch, scope};
 use crate::access::Caller;
-use crate::agents::{News, Said, Talk, card_key};
+use crate::service::agents::{LONGEST_MESSAGE, Said, Talk, card_key, listen};
+use crate::service::{Watch, random_id};
+use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, scope};
+use crate::wire::ErrorView;
 use frame::{frames, named};
 use wire::{SessionView, TalkBody};
 
-/// Longest message to an agent, in bytes.
-pub const LONGEST_MESSAGE: usize = 16 * 1024;
 /// Sent to a listener that was too slow.
 const LAGGED: &str = "this client reads too slowly; read the session and reconnect";
 /// Keep-alive interval of an idle stream.
@@ -98,7 +93,7 @@ pub async fn say(
         &serde_json::json!({ "session": session, "agent": name }),
     );
     // If the credential is revoked meanwhile, the stream ends but the turn continues.
-    let watch = Watch::of(&app, &caller);
+    let watch = Watch::of(app.service(), &caller);
     let ended = watch.ended();
     let rest = unfold(
         (news, app, open, watch),
@@ -165,7 +160,7 @@ pub async fn follow(
 ) -> Answer<Response> {
     let talk = begun(&app, &caller, &name, &id).await?;
     let open = app.limits.stream(&caller.tenant, caller.name.as_str())?;
-    let told = listening(app.clone(), &caller, talk, open).then(move |news| {
+    let told = listen(app.service().clone(), &caller, talk, open).then(move |news| {
         let app = app.clone();
         async move {
             stream::iter(match news {
@@ -177,33 +172,6 @@ pub async fn follow(
         }
     });
     Ok(sse(told.flatten().map(Ok::<Sent, Infallible>)))
-}
-
-/// Streams a talk's news until the service stops or the listener's credential ends. A listener that is too slow gets
-/// one `None`, and then the stream ends.
-pub fn listening(
-    app: App,
-    caller: &Caller,
-    talk: Talk,
-    open: OpenStream,
-) -> impl futures_util::Stream<Item = Option<Arc<News>>> + use<> {
-    let news = talk.listen();
-    // The stream keeps the talk alive: others who open it meanwhile join the same one.
-    let watch = Watch::of(&app, caller);
-    let ended = watch.ended();
-    let news = unfold(Some((news, app, talk, open, watch)), |listening| async move {
-        let (mut news, app, talk, open, watch) = listening?;
-        let told = tokio::select! {
-            told = news.recv() => told,
-            () = app.stopping.cancelled() => return None,
-        };
-        match told {
-            Ok(told) => Some((Some(told), Some((news, app, talk, open, watch)))),
-            Err(RecvError::Lagged(_)) => Some((None, None)),
-            Err(RecvError::Closed) => None,
-        }
-    });
-    news.take_until(ended)
 }
 
 fn sse(frames: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send + 'static) -> Response {
@@ -228,11 +196,4 @@ async fn begun(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<
 
 fn key(text: String) -> Answer<Key> {
     Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))
-}
-
-/// Returns a random 128-bit id in hexadecimal.
-pub fn random_id() -> Answer<String> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|_| ApiError::internal())?;
-    Ok(format!("{:032x}", u128::from_be_bytes(random)))
 }

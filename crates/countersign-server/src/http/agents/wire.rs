@@ -4,8 +4,8 @@ use countersign_agent::message::{CallResult, Message, ModelCall};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::wire::PromptView;
 use crate::view::ApprovalView;
+use crate::wire::PromptView;
 
 /// A message to an agent.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -17,7 +17,7 @@ use minijinja::{Value, context};
 use super::page;
 use super::session::SignedIn;
 use crate::access::Caller;
-use crate::http::{Answer, App};
+use crate::web::{Answer, App};
 use count::Numbers;
 
 /// Maximum number of approvals read.

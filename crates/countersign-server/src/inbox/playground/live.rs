@@ -15,9 +15,9 @@ use serde_json::json;
 use super::super::page;
 use super::super::session::Watching;
 use super::{PageQuery, log, talk};
-use crate::agents::News;
-use crate::http::App;
-use crate::http::agents::listening;
+use crate::service::agents::News;
+use crate::service::agents::listen;
+use crate::web::App;
 
 /// Longest duration of a stream. The browser then reconnects and its session is checked again.
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
@@ -40,7 +40,7 @@ pub async fn follow(
         Ok(opened) => opened,
         Err(error) => return page::failure(&error),
     };
-    let events = listening(app, &caller, talk, open)
+    let events = listen(app.service().clone(), &caller, talk, open)
         .take_until(tokio::time::sleep(AT_MOST))
         .map(|news| {
             Ok::<Event, Infallible>(match news {

@@ -24,9 +24,10 @@ use super::form::Sent;
 use super::session::{FRAGMENT, SignedIn};
 use super::{list, page};
 use crate::access::{Caller, Scope};
-use crate::agents::{News, Said, Talk, card_key};
-use crate::http::agents::{LONGEST_MESSAGE, random_id};
-use crate::http::{Answer, ApiError, App};
+use crate::service::agents::LONGEST_MESSAGE;
+use crate::service::agents::{News, Said, Talk, card_key};
+use crate::service::random_id;
+use crate::web::{Answer, ApiError, App};
 
 /// Session used if the URL names none.
 const USUAL: &str = "main";
@@ -231,7 +232,7 @@ fn try_to_say(
         id: Key::new(id)?,
         after: after.map(Key::new).transpose()?,
     };
-    talk.say(app, said, by)
+    Ok(talk.say(app, said, by)?)
 }
 
 async fn again(app: &App, caller: &Caller, talk: &Talk, error: &ApiError, typed: &str) -> Response {

@@ -27,7 +27,6 @@ use super::sessions::Sessions;
 use super::shared::{self, Alias};
 use super::target::{HttpTarget, SESSION, is_stream};
 use crate::access::{Account, Caller, Scope, Token};
-use crate::http::{AllowedHosts, Followed, Revocations, Watch};
 use crate::mcp::child::Launch;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::gateway::Gateway;
@@ -37,6 +36,8 @@ use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{Next, Relay, Who};
 use crate::mcp::server::Server;
 use crate::mcp::wire;
+use crate::service::{Followed, Revocations, Watch};
+use crate::web::AllowedHosts;
 
 /// Maximum size in bytes of a message from a client.
 const LARGEST: usize = 16 * 1024 * 1024;

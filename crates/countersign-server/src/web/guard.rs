@@ -18,8 +18,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::{Either, Map, Ready, ready};
 use tower::Service;
 
-use super::router::LARGEST_BODY;
 use super::{ApiError, App};
+
+/// Largest request body, in bytes. Call arguments have their own, lower limit.
+const LARGEST_BODY: usize = 256 * 1024;
 
 /// Accepted values of the `Host` header, compared case-insensitively.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +70,7 @@ type Answered = Result<Response, Infallible>;
 impl HostGuard {
     /// Wraps `inside` with the guard.
     pub fn new(app: App, inside: Router) -> HostGuard {
-        let dress = match app.settings.is_secure {
+        let dress = match app.web().is_secure {
             true => |answered: Answered| answered.map(|answer| dress(answer, true)),
             false => |answered: Answered| answered.map(|answer| dress(answer, false)),
         };
@@ -109,7 +111,7 @@ fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
     if named.next().is_some() {
         return Err(two_hosts());
     }
-    let Some(host) = host.filter(|host| app.settings.hosts.include(host)) else {
+    let Some(host) = host.filter(|host| app.web().hosts.include(host)) else {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "unknown_host",

@@ -40,7 +40,7 @@ impl FromRequestParts<App> for Client {
         // Without a listener (in tests) all requests count as one client.
         let peer = parts.extensions.get::<Peer>();
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-        let proxies = &app.settings.limits.trusted_proxies;
+        let proxies = &app.web().trusted_proxies;
         Ok(Client::of(proxies.origin(peer, &parts.headers)))
     }
 }

@@ -1,5 +1,6 @@
 //! Queue for password hashing: each hash takes 19 MiB and tens of milliseconds, on purpose.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,8 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::slots::Slots;
-use crate::http::ApiError;
-use crate::http::client::Client;
+use crate::service::ServiceError;
 
 /// Hashes computed at the same time.
 const AT_ONCE: usize = 2;
@@ -41,15 +41,17 @@ impl Hashing {
     /// is full.
     pub async fn run<T: Send + 'static>(
         &self,
-        client: Client,
+        client: impl Hash,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let busy =
-            || ApiError::too_many("too many people are signing in at this moment").retry_after(RETRY_AFTER);
+    ) -> Result<T, ServiceError> {
+        let busy = || {
+            let message = "too many people are signing in at this moment".to_owned();
+            ServiceError::TooMany(message, Some(RETRY_AFTER))
+        };
         let slot = self.addresses.take(client).ok_or_else(busy)?;
         let waiting = Waiting::new(&self.waiting).ok_or_else(busy)?;
         let permit = self.running.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| ApiError::internal())?;
+        let permit = permit.map_err(|_| ServiceError::Internal)?;
         drop(waiting);
         // The permit moves into the thread: if the caller disconnects, the hash is still being computed and still
         // counts.
@@ -58,7 +60,7 @@ impl Hashing {
             drop((permit, slot));
             done
         });
-        working.await.map_err(|_| ApiError::internal())
+        working.await.map_err(|_| ServiceError::Internal)
     }
 }
 
@@ -79,14 +81,9 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Mutex;
 
     use super::*;
-
-    fn client(n: u8) -> Client {
-        Client::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)))
-    }
 
     #[tokio::test]
     async fn x61_two_at_a_time_a_few_wait_and_the_rest_comes_back() {
@@ -105,7 +102,7 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(20));
                     most.lock().unwrap().0 -= 1;
                 };
-                hashing.run(client(n), work).await.is_ok()
+                hashing.run(n, work).await.is_ok()
             }));
         }
         let mut done = 0;
@@ -114,7 +111,7 @@ mod tests {
         }
         assert!((2..=AT_ONCE + MOST_WAITING).contains(&done), "{done}");
         assert_eq!(most.lock().unwrap().1, AT_ONCE);
-        assert!(hashing.run(client(1), || ()).await.is_ok(), "all is given back");
+        assert!(hashing.run(1, || ()).await.is_ok(), "all is given back");
     }
 
     #[tokio::test]
@@ -124,12 +121,10 @@ mod tests {
         for _ in 0..30 {
             let hashing = hashing.clone();
             let work = || std::thread::sleep(Duration::from_millis(50));
-            tasks.push(tokio::spawn(
-                async move { hashing.run(client(1), work).await.is_ok() },
-            ));
+            tasks.push(tokio::spawn(async move { hashing.run(1, work).await.is_ok() }));
         }
         tokio::task::yield_now().await;
-        assert!(hashing.run(client(2), || ()).await.is_ok());
+        assert!(hashing.run(2, || ()).await.is_ok());
         let mut done = 0;
         for task in tasks {
             done += usize::from(task.await.unwrap());

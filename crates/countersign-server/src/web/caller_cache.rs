@@ -28,11 +28,7 @@ impl Default for CallerCache {
 
 /// Authenticates a request by its bearer token. Session cookies are not accepted, so no page can be made to call the
 /// API.
-pub(super) async fn caller(
-    app: &App,
-    headers: &HeaderMap,
-    stamp: Option<u64>,
-) -> Result<Arc<Caller>, ApiError> {
+pub async fn caller(app: &App, headers: &HeaderMap, stamp: Option<u64>) -> Result<Arc<Caller>, ApiError> {
     let token = token(headers)?;
     let name = stamp.map(|stamp| (Hash::of(token.as_bytes()), stamp));
     if let Some((name, stamp)) = &name {
@@ -40,14 +36,14 @@ pub(super) async fn caller(
         let is_current = |(at, caller): &(u64, Arc<Caller>)| {
             at == stamp && caller.expires_at.is_none_or(|expires_at| now < expires_at)
         };
-        if let Some((_, caller)) = app.caller_cache.0.get(name, is_current) {
+        if let Some((_, caller)) = app.caller_cache().0.get(name, is_current) {
             return Ok(caller);
         }
     }
     let caller = Token::open(app.store(), token).await?;
     let caller = Arc::new(caller.ok_or_else(ApiError::unauthorized)?);
     if let Some((name, stamp)) = name {
-        app.caller_cache
+        app.caller_cache()
             .0
             .insert(name, (stamp, caller.clone()), CALLER_BYTES);
     }

@@ -18,7 +18,7 @@ use countersign_agent::session::{Session, SessionError};
 use tokio::sync::{broadcast, mpsc};
 
 use super::Served;
-use crate::http::{Answer, App};
+use crate::service::{Service, ServiceError};
 
 /// How long a turn waits for the previous one.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
@@ -159,14 +159,19 @@ impl Talk {
 
     /// Starts a turn and returns its news. The turn continues if nobody reads them. Refused if too many turns are
     /// running, because each of them uses a model.
-    pub fn say(&self, app: &App, said: Said, by: Decider) -> Answer<mpsc::Receiver<Arc<News>>> {
-        let counted = app.limits.turn(&self.place.tenant, &by.person)?;
+    pub fn say(
+        &self,
+        service: &Service,
+        said: Said,
+        by: Decider,
+    ) -> Result<mpsc::Receiver<Arc<News>>, ServiceError> {
+        let counted = service.limits.turn(&self.place.tenant, &by.person)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
         let talk = self.clone();
-        let app = app.clone();
-        app.clone().runs.spawn(async move {
+        let service = service.clone();
+        service.clone().runs.spawn(async move {
             let _counted = counted;
-            let mut teller = Teller::new(&app, talk.going.news.clone(), Some(sender));
+            let mut teller = Teller::new(&service, talk.going.news.clone(), Some(sender));
             let Ok(_turn) = talk.turn().await else {
                 let message = "another message is being answered in this session".to_owned();
                 let hint = "wait for the answer, then say it again";
@@ -222,9 +227,9 @@ impl Talk {
     }
 
     /// Continues after a card was decided elsewhere; does nothing if none was.
-    pub async fn resume(&self, app: &App) -> Result<(), Busy> {
+    pub async fn resume(&self, service: &Service) -> Result<(), Busy> {
         let _turn = self.turn().await?;
-        let mut teller = Teller::new(app, self.going.news.clone(), None);
+        let mut teller = Teller::new(service, self.going.news.clone(), None);
         match self.has_settled().await {
             Ok(false) => {}
             Ok(true) => {
@@ -306,15 +311,19 @@ async fn is_of(agent: &Agent, place: &TurnContext, card: Option<ApprovalId>) -> 
 
 /// Sends news to the caller and to all listeners.
 struct Teller {
-    app: App,
+    service: Service,
     all: broadcast::Sender<Arc<News>>,
     own: Option<mpsc::Sender<Arc<News>>>,
 }
 
 impl Teller {
-    fn new(app: &App, all: broadcast::Sender<Arc<News>>, own: Option<mpsc::Sender<Arc<News>>>) -> Teller {
+    fn new(
+        service: &Service,
+        all: broadcast::Sender<Arc<News>>,
+        own: Option<mpsc::Sender<Arc<News>>>,
+    ) -> Teller {
         Teller {
-            app: app.clone(),
+            service: service.clone(),
             all,
             own,
         }
@@ -323,9 +332,11 @@ impl Teller {
     /// Counts proposals and decisions in talks in the same metrics as all others.
     fn count(&self, progress: &Progress) {
         match progress {
-            Progress::Proposed { approval } => self.app.metrics.proposed(approval),
+            Progress::Proposed { approval } => self.service.metrics.proposed(approval),
             Progress::Answered { approval, refusal } => {
-                self.app.metrics.answered(approval.as_deref(), refusal.as_ref());
+                self.service
+                    .metrics
+                    .answered(approval.as_deref(), refusal.as_ref());
             }
             _ => {}
         }

@@ -13,7 +13,7 @@ use countersign::id::{ApprovalId, Tenant};
 use countersign::store::{Cursor, FeedEvent, StoreError};
 use tokio::sync::broadcast;
 
-use super::App;
+use super::Service;
 
 /// Events a listener may lag behind before it loses its place.
 const QUEUE: usize = 256;
@@ -39,15 +39,15 @@ impl Feeds {
     /// Subscribes to a tenant's events from now on, starting its feed if there is none.
     pub async fn listen(
         &self,
-        app: &App,
+        service: &Service,
         tenant: &Tenant,
     ) -> Result<broadcast::Receiver<Arc<Happened>>, StoreError> {
         if let Some(receiver) = self.join(tenant) {
             return Ok(receiver);
         }
         // Subscribe to changes before reading the position, so that no event in between is missed.
-        let changes = app.store().hub().changes();
-        let from = app.store().feed_end(tenant).await?;
+        let changes = service.store().hub().changes();
+        let from = service.store().feed_end(tenant).await?;
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = feeds.get(tenant) {
             return Ok(sender.subscribe());
@@ -55,7 +55,7 @@ impl Feeds {
         let (sender, receiver) = broadcast::channel(QUEUE);
         feeds.insert(tenant.clone(), sender.clone());
         drop(feeds);
-        tokio::spawn(follow(app.clone(), tenant.clone(), from, changes, sender));
+        tokio::spawn(follow(service.clone(), tenant.clone(), from, changes, sender));
         Ok(receiver)
     }
 
@@ -78,14 +78,14 @@ impl Feeds {
 }
 
 async fn follow(
-    app: App,
+    service: Service,
     tenant: Tenant,
     mut from: Cursor,
     mut changes: countersign::wake::Changes,
     sender: broadcast::Sender<Arc<Happened>>,
 ) {
     loop {
-        match read(&app, &tenant, from, PAGE).await {
+        match read(&service, &tenant, from, PAGE).await {
             Ok(page) => {
                 let is_last = page.len() < PAGE;
                 if let Some(last) = page.last() {
@@ -101,24 +101,24 @@ async fn follow(
             }
             Err(error) => tracing::warn!("the feed of events could not be read: {error}"),
         }
-        if sender.receiver_count() == 0 && app.feeds.leave(&tenant) {
+        if sender.receiver_count() == 0 && service.feeds.leave(&tenant) {
             return;
         }
         tokio::select! {
             alive = changes.next() => if !alive { return },
-            () = app.stopping.cancelled() => return,
+            () = service.stopping.cancelled() => return,
         }
     }
 }
 
 /// Reads up to `limit` events after a cursor, with their approvals.
 pub async fn read(
-    app: &App,
+    service: &Service,
     tenant: &Tenant,
     after: Cursor,
     limit: usize,
 ) -> Result<Vec<Happened>, StoreError> {
-    let page: Vec<FeedEvent> = app.store().feed(tenant, after, limit).await?;
+    let page: Vec<FeedEvent> = service.store().feed(tenant, after, limit).await?;
     let mut approvals: HashMap<ApprovalId, SharedApproval> = HashMap::new();
     let mut happened = Vec::with_capacity(page.len());
     for FeedEvent {
@@ -128,7 +128,7 @@ pub async fn read(
     } in page
     {
         if !approvals.contains_key(&approval)
-            && let Some(found) = app.store().approval(tenant, approval).await?
+            && let Some(found) = service.store().approval(tenant, approval).await?
         {
             approvals.insert(approval, found);
         }

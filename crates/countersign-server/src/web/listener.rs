@@ -22,7 +22,8 @@ use tower::{Service, ServiceExt as _};
 use super::body::{Late, TimedBody};
 use super::stream::Impatient;
 use super::tls::Acceptor;
-use crate::http::{ApiError, Client, LimitSettings, Peer, Slot, Slots, TrustedProxies};
+use super::{ApiError, Client, Peer, TrustedProxies};
+use crate::service::{LimitSettings, Slot, Slots};
 
 /// Default limit of connections per address. Without a configured limit, loopback addresses are exempt.
 const PER_ADDRESS: usize = 512;
@@ -60,11 +61,12 @@ pub async fn serve<R: Routes>(
     tls: Option<Acceptor>,
     routes: R,
     settings: &LimitSettings,
+    proxies: &TrustedProxies,
     stopping: CancellationToken,
 ) {
     let graceful = Arc::new(GracefulShutdown::new());
     let room = Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS)));
-    let addresses = Addresses::new(settings);
+    let addresses = Addresses::new(settings, proxies.clone());
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else {
             break;
@@ -112,6 +114,20 @@ pub async fn serve<R: Routes>(
     }
 }
 
+/// Serves routes without TLS, for a loopback address only.
+pub async fn listen(listener: TcpListener, routes: axum::Router, stopping: CancellationToken) {
+    let settings = LimitSettings::default();
+    serve(
+        listener,
+        None,
+        routes,
+        &settings,
+        &TrustedProxies::default(),
+        stopping,
+    )
+    .await;
+}
+
 /// Counts the open connections of each address.
 struct Addresses {
     open: Slots,
@@ -121,10 +137,10 @@ struct Addresses {
 }
 
 impl Addresses {
-    fn new(settings: &LimitSettings) -> Addresses {
+    fn new(settings: &LimitSettings, proxies: TrustedProxies) -> Addresses {
         Addresses {
             open: Slots::new(settings.connections_per_address.unwrap_or(PER_ADDRESS)),
-            proxies: settings.trusted_proxies.clone(),
+            proxies,
             spares_loopback: settings.connections_per_address.is_none(),
         }
     }
@@ -232,7 +248,7 @@ mod tests {
     #[test]
     fn x61_an_address_has_its_connections_and_this_machine_is_spared() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let usual = Addresses::new(&LimitSettings::default());
+        let usual = Addresses::new(&LimitSettings::default(), TrustedProxies::default());
         let mut kept = Vec::new();
         for _ in 0..PER_ADDRESS {
             kept.push(usual.take(ip("192.0.2.1")).unwrap());
@@ -241,11 +257,12 @@ mod tests {
         assert!(usual.take(ip("192.0.2.2")).is_some());
         assert!(matches!(usual.take(ip("127.0.0.1")), Some(None)));
         assert!(matches!(usual.take(ip("::1")), Some(None)));
-        let set = Addresses::new(&LimitSettings {
+        let settings = LimitSettings {
             connections_per_address: Some(1),
-            trusted_proxies: TrustedProxies::parse(&["10.0.0.1".to_owned()]).unwrap(),
             ..LimitSettings::default()
-        });
+        };
+        let proxies = TrustedProxies::parse(&["10.0.0.1".to_owned()]).unwrap();
+        let set = Addresses::new(&settings, proxies);
         let _one = set.take(ip("127.0.0.1")).unwrap();
         assert!(set.take(ip("127.0.0.1")).is_none());
         assert!(matches!(set.take(ip("10.0.0.1")), Some(None)));

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::http::client::TrustedProxies;
-
 /// Limits set by the operator. `Default` holds the values of those that are not set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -29,9 +27,6 @@ pub struct LimitSettings {
     /// Time limit for receiving a request body.
     #[serde(deserialize_with = "duration")]
     pub body_within: Duration,
-    /// Proxies whose `X-Forwarded-For` is believed. Set by the key `trusted_proxies`, which is outside this table.
-    #[serde(skip)]
-    pub trusted_proxies: TrustedProxies,
 }
 
 impl Default for LimitSettings {
@@ -45,7 +40,6 @@ impl Default for LimitSettings {
             lists_per_caller: 8,
             turns_per_person: 4,
             body_within: Duration::from_secs(30),
-            trusted_proxies: TrustedProxies::default(),
         }
     }
 }

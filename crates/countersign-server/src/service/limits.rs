@@ -1,12 +1,13 @@
 //! Rate limits and concurrency limits per caller.
 //!
-//! Input: a tenant and a name, or a client address. Output: nothing, a guard that holds a slot until dropped, or a 429
+//! Input: a tenant and a name, or a client address. Output: nothing, a guard that holds a slot until dropped, or an
 //! error with a retry time where one is known. Memory use is bounded regardless of the number of callers.
 
 pub mod hashing;
 mod settings;
 mod slots;
 
+use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub use self::hashing::Hashing;
 pub use self::settings::LimitSettings;
 pub use self::slots::{Slot, Slots};
-use super::ApiError;
-use super::client::Client;
+use super::ServiceError;
 use crate::rate::RateTable;
 
 /// Default for the maximum number of decisions per person per second.
@@ -81,25 +81,25 @@ impl Limits {
     }
 
     /// Counts a decision, or fails with 429.
-    pub fn decision(&self, tenant: &Tenant, person: &Person) -> Result<(), ApiError> {
+    pub fn decision(&self, tenant: &Tenant, person: &Person) -> Result<(), ServiceError> {
         let counted = self.decisions.take((tenant.as_str(), person.as_str()));
         counted.map_err(|wait| too_often("too many decisions in one second", wait))
     }
 
     /// Counts a message to an agent, or fails with 429.
-    pub fn message(&self, tenant: &Tenant, person: &Person) -> Result<(), ApiError> {
+    pub fn message(&self, tenant: &Tenant, person: &Person) -> Result<(), ServiceError> {
         let counted = self.messages.take((tenant.as_str(), person.as_str()));
         counted.map_err(|wait| too_often("too many messages in one second", wait))
     }
 
     /// Counts an attempt to sign in by link, or fails with 429.
-    pub fn sign_in_by_link(&self, client: Client) -> Result<(), ApiError> {
+    pub fn sign_in_by_link(&self, client: impl Hash + Copy) -> Result<(), ServiceError> {
         let counted = self.sign_ins.take(client);
         counted.map_err(|wait| too_often("too many attempts to sign in from this address", wait))
     }
 
     /// Counts an attempt to sign in by name and password, or fails with 429.
-    pub fn sign_in(&self, client: Client, name: &str) -> Result<(), ApiError> {
+    pub fn sign_in(&self, client: impl Hash + Copy, name: &str) -> Result<(), ServiceError> {
         self.sign_in_by_link(client)?;
         let counted = self.names_by_address.take((client, name));
         let counted = counted.and_then(|()| self.names.take(name));
@@ -107,24 +107,23 @@ impl Limits {
     }
 
     /// Reserves one of the caller's event streams until the guard is dropped.
-    pub fn stream(&self, tenant: &Tenant, caller: &str) -> Result<OpenStream, ApiError> {
+    pub fn stream(&self, tenant: &Tenant, caller: &str) -> Result<OpenStream, ServiceError> {
         let slot = self.streams.take((tenant.as_str(), caller));
         slot.ok_or_else(|| too_many_at_once("streams", self.streams.most()))
     }
 
     /// Reserves one of the caller's long polls until the guard is dropped.
-    pub fn wait(&self, tenant: &Tenant, caller: &str) -> Result<Slot, ApiError> {
+    pub fn wait(&self, tenant: &Tenant, caller: &str) -> Result<Slot, ServiceError> {
         let slot = self.waits.take((tenant.as_str(), caller));
         slot.ok_or_else(|| too_many_at_once("waiting requests", self.waits.most()))
     }
 
     /// Reserves a turn of a served agent until the guards are dropped: one for the person, one for the whole service.
-    pub fn turn(&self, tenant: &Tenant, person: &Person) -> Result<(Slot, Slot), ApiError> {
+    pub fn turn(&self, tenant: &Tenant, person: &Person) -> Result<(Slot, Slot), ServiceError> {
         let own = self.turns.take((tenant.as_str(), person.as_str()));
         let own = own.ok_or_else(|| too_many_at_once("messages being answered", self.turns.most()))?;
         let all = self.all_turns.take(());
-        let all =
-            all.ok_or_else(|| ApiError::too_many("all agents are busy").retry_after(Duration::from_secs(5)))?;
+        let all = all.ok_or_else(|| too_often("all agents are busy", Duration::from_secs(5)))?;
         Ok((own, all))
     }
 
@@ -134,7 +133,7 @@ impl Limits {
     }
 
     /// Waits up to 10 s for a permit to build a list; fails with 429 after that.
-    pub async fn list(&self, tenant: &Tenant, caller: &str) -> Result<List, ApiError> {
+    pub async fn list(&self, tenant: &Tenant, caller: &str) -> Result<List, ServiceError> {
         let slot = self.lists.take((tenant.as_str(), caller));
         let slot = slot.ok_or_else(|| too_many_at_once("lists", self.lists.most()))?;
         let making = self.listing.clone().acquire_owned();
@@ -143,7 +142,7 @@ impl Limits {
                 slot,
                 _making: making,
             }),
-            _ => Err(ApiError::too_many("too many lists are being read").retry_after(Duration::from_secs(5))),
+            _ => Err(too_often("too many lists are being read", Duration::from_secs(5))),
         }
     }
 }
@@ -174,10 +173,10 @@ impl List {
     }
 }
 
-fn too_often(message: &str, wait: Duration) -> ApiError {
-    ApiError::too_many(message).retry_after(wait)
+fn too_often(message: &str, wait: Duration) -> ServiceError {
+    ServiceError::TooMany(message.to_owned(), Some(wait))
 }
 
-fn too_many_at_once(what: &str, most: usize) -> ApiError {
-    ApiError::too_many(format!("at most {most} {what} at a time for one caller"))
+fn too_many_at_once(what: &str, most: usize) -> ServiceError {
+    ServiceError::TooMany(format!("at most {most} {what} at a time for one caller"), None)
 }

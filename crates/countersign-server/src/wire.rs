@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::object;
+use crate::object;
 use crate::view::{ApprovalView, Moment, WorkingFolderView};
 
 /// A name: no control characters, at most 256 others.

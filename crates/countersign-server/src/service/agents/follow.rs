@@ -11,7 +11,7 @@ use countersign::state::State;
 use countersign::store::{Filter, LONGEST_PAGE, StoreError};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::http::App;
+use crate::service::Service;
 
 /// Maximum bytes of arguments and results that the look back reads.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
@@ -22,37 +22,37 @@ const HEARD_WITHIN: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Follows events until the service stops.
-pub async fn follow(app: App) {
-    if app.agents.iter().next().is_none() {
+pub async fn follow(service: Service) {
+    if service.agents.iter().next().is_none() {
         return;
     }
-    while !app.stopping.is_cancelled() {
-        if let Err(error) = follow_once(&app).await {
+    while !service.stopping.is_cancelled() {
+        if let Err(error) = follow_once(&service).await {
             tracing::warn!("served agents could not follow what is decided: {error}");
         }
         tokio::select! {
-            () = app.stopping.cancelled() => {}
+            () = service.stopping.cancelled() => {}
             () = tokio::time::sleep(AGAIN) => {}
         }
     }
 }
 
 /// Follows the feed until it is lost or the service stops. The caller then starts over with a look back.
-async fn follow_once(app: &App) -> Result<(), StoreError> {
+async fn follow_once(service: &Service) -> Result<(), StoreError> {
     // Subscribe before looking back, so that no event is missed.
-    let mut live = app.feeds.listen(app, &app.settings.tenant).await?;
-    look_back(app).await?;
+    let mut live = service.feeds.listen(service, &service.settings.tenant).await?;
+    look_back(service).await?;
     loop {
         let happened = tokio::select! {
             happened = live.recv() => happened,
-            () = app.stopping.cancelled() => return Ok(()),
+            () = service.stopping.cancelled() => return Ok(()),
         };
         match happened {
             // A passed call was answered within its turn.
             Ok(happened) if happened.approval.state == State::Passed => {}
             Ok(happened) if is_end(&happened.event.what) => {
                 resume(
-                    app,
+                    service,
                     &happened.approval,
                     delay(&happened.event.what, &happened.approval),
                 );
@@ -64,8 +64,8 @@ async fn follow_once(app: &App) -> Result<(), StoreError> {
 }
 
 /// Resumes talks whose cards ended while nobody followed. A session that has settled the card already does nothing.
-async fn look_back(app: &App) -> Result<(), StoreError> {
-    for (_, served) in app.agents.iter() {
+async fn look_back(service: &Service) -> Result<(), StoreError> {
+    for (_, served) in service.agents.iter() {
         let newest = Filter {
             asked: true,
             agent: Some(served.agent.name().clone()),
@@ -73,11 +73,11 @@ async fn look_back(app: &App) -> Result<(), StoreError> {
             most_bytes: Some(MOST_BYTES),
             ..Filter::default()
         };
-        let approvals = app.store().list(&app.settings.tenant, &newest).await?;
+        let approvals = service.store().list(&service.settings.tenant, &newest).await?;
         let mut channels = BTreeSet::new();
         for approval in approvals {
             if approval.state != State::Pending && channels.insert(approval.channel.clone()) {
-                resume(app, &approval, Duration::ZERO);
+                resume(service, &approval, Duration::ZERO);
             }
         }
     }
@@ -105,22 +105,22 @@ fn delay(what: &EventKind, approval: &Approval) -> Duration {
     }
 }
 
-fn resume(app: &App, approval: &SharedApproval, delay: Duration) {
-    if approval.agent.served_name().is_none() || app.stopping.is_cancelled() {
+fn resume(service: &Service, approval: &SharedApproval, delay: Duration) {
+    if approval.agent.served_name().is_none() || service.stopping.is_cancelled() {
         return;
     }
-    let (approval, app) = (approval.clone(), app.clone());
-    let stopping = app.stopping.clone();
-    app.clone().runs.spawn(async move {
+    let (approval, service) = (approval.clone(), service.clone());
+    let stopping = service.stopping.clone();
+    service.clone().runs.spawn(async move {
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = stopping.cancelled() => return,
         }
         let id = approval.id;
-        match app.agents.find_talk_of(app.store(), &approval).await {
+        match service.agents.find_talk_of(service.store(), &approval).await {
             Ok(None) => {}
             Ok(Some(talk)) => {
-                if talk.resume(&app).await.is_err() {
+                if talk.resume(&service).await.is_err() {
                     tracing::warn!(approval = %id, "a talk did not go on: another turn takes too long");
                 }
             }

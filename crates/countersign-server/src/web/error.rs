@@ -18,6 +18,7 @@ use countersign_agent::session::SessionError;
 use serde_json::{Map, Value, json};
 
 use crate::access::{AccessError, Scope};
+use crate::service::ServiceError;
 
 /// Result of a handler.
 pub type Answer<T> = Result<T, ApiError>;
@@ -208,6 +209,35 @@ impl From<BadName> for ApiError {
             BadName::Empty(_) | BadName::TooLong(_) | BadName::Control(_) | BadName::Tool => {
                 ApiError::bad_request(problem.to_string())
             }
+        }
+    }
+}
+
+impl From<ServiceError> for ApiError {
+    fn from(error: ServiceError) -> ApiError {
+        match error {
+            ServiceError::Refused(refusal) => refusal.into(),
+            ServiceError::NotRecorded(refusal) => refusal.into(),
+            ServiceError::Store(error) => error.into(),
+            ServiceError::NotFound(what) => ApiError::not_found(what),
+            ServiceError::NotValid => ApiError::unauthorized(),
+            ServiceError::WrongScope(needed) => ApiError::wrong_scope(needed),
+            ServiceError::NotAnApprover(person) => ApiError::new(
+                StatusCode::FORBIDDEN,
+                "not_allowed",
+                format!("`{person}` may not record the outcome of this call"),
+                "ask one of its approvers",
+            ),
+            ServiceError::TooLong(message) => ApiError::too_large(message),
+            ServiceError::TooMany(message, wait) => {
+                let error = ApiError::too_many(message);
+                match wait {
+                    Some(wait) => error.retry_after(wait),
+                    None => error,
+                }
+            }
+            ServiceError::Stopping => ApiError::stopping(),
+            ServiceError::Internal => ApiError::internal(),
         }
     }
 }

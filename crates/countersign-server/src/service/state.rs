@@ -1,4 +1,4 @@
-//! Application state shared by all handlers.
+//! State of a running service.
 
 use std::num::NonZeroU32;
 use std::ops::Deref;
@@ -12,17 +12,14 @@ use countersign::store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::feed::Feeds;
-use super::{
-    AllowedHosts, CallerCache, Followed, LimitSettings, Limits, Metrics, ResponseCache, Revocations, Writable,
-};
-use crate::agents::Agents;
+use super::agents::Agents;
+use super::{Feeds, Followed, LimitSettings, Limits, Metrics, Revocations, Writable};
 
-/// Application state. Clones share the same parts.
+/// State of a service. Clones share the same parts.
 #[derive(Clone)]
-pub struct App(Arc<Parts>);
+pub struct Service(Arc<Parts>);
 
-/// Fields of the application state.
+/// Fields of the state.
 pub struct Parts {
     /// The approval gate.
     pub gate: Gate,
@@ -36,12 +33,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// Result of this node's last background write, for the readiness check.
     pub writable: Writable,
-    /// Cache of authenticated callers, by token hash.
-    pub caller_cache: CallerCache,
     /// Open streams and long polls, which end when their credential is revoked.
     pub revocations: Revocations,
-    /// Cache of approvals serialized as JSON.
-    pub written: ResponseCache,
     /// Live event feeds, one per tenant.
     pub feeds: Feeds,
     /// Agents hosted by this service.
@@ -57,30 +50,21 @@ pub struct Parts {
 pub struct Settings {
     /// The tenant of people who sign in by name; tokens and sessions carry their own.
     pub tenant: Tenant,
-    /// Accepted values of the `Host` header.
-    pub hosts: AllowedHosts,
     /// Longest time a long poll may wait for a decision.
     pub longest_wait: Duration,
     /// Maximum decisions per person per second.
     pub decisions_per_second: NonZeroU32,
     /// Limits from the `[limits]` table of the configuration.
     pub limits: LimitSettings,
-    /// True if clients connect over TLS, terminated here or by a proxy in front. Responses then carry HSTS.
-    pub is_secure: bool,
     /// Base URL of the inbox pages, for links in messages. `None` if it is unknown.
     pub page: Option<String>,
 }
 
-impl App {
-    /// Creates the state of a service that hosts no agents.
-    pub fn new(gate: Gate, settings: Settings) -> App {
-        App::serving(gate, settings, Agents::default())
-    }
-
+impl Service {
     /// Creates the state of a service that hosts `agents`.
-    pub fn serving(gate: Gate, settings: Settings, agents: Agents) -> App {
+    pub fn new(gate: Gate, settings: Settings, agents: Agents) -> Service {
         let conversations = Conversations::new(gate.clone());
-        App(Arc::new(Parts {
+        Service(Arc::new(Parts {
             conversations: match &settings.page {
                 Some(page) => conversations.with_page(page.as_str()),
                 None => conversations,
@@ -90,9 +74,7 @@ impl App {
             settings,
             metrics: Metrics::default(),
             writable: Writable::default(),
-            caller_cache: CallerCache::default(),
             revocations: Revocations::default(),
-            written: ResponseCache::default(),
             feeds: Feeds::default(),
             agents,
             runs: TaskTracker::new(),
@@ -106,7 +88,7 @@ impl App {
     }
 }
 
-impl Followed for App {
+impl Followed for Service {
     fn store(&self) -> &dyn Store {
         self.gate.store()
     }
@@ -120,7 +102,7 @@ impl Followed for App {
     }
 }
 
-impl Deref for App {
+impl Deref for Service {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0

@@ -13,11 +13,12 @@ use countersign::id::Key;
 use serde::de::DeserializeOwned;
 
 use super::caller_cache::caller;
-use super::{ApiError, App, object};
+use super::{ApiError, App};
 use crate::access::{Caller, Scope};
+use crate::object;
 
 /// Extracts an authenticated caller whose credential has one of the scopes in `S`.
-pub struct Authorized<S>(pub Arc<Caller>, pub(super) PhantomData<S>);
+pub struct Authorized<S>(pub Arc<Caller>, pub PhantomData<S>);
 
 /// Set of scopes, any of which a route accepts.
 pub trait Needs: Send + Sync + 'static {

@@ -1,0 +1,55 @@
+//! Errors of the service, which each surface shows in its own way.
+
+use std::time::Duration;
+
+use countersign::command::ExecuteRefusal;
+use countersign::decision::Refusal;
+use countersign::id::Person;
+use countersign::store::StoreError;
+
+use crate::access::Scope;
+
+/// Reason why the service does not do what was asked.
+#[derive(Debug)]
+pub enum ServiceError {
+    /// The gate refused the decision.
+    Refused(Refusal),
+    /// The gate refused to record the outcome of a call.
+    NotRecorded(ExecuteRefusal),
+    /// The store failed.
+    Store(StoreError),
+    /// There is no such thing, or the caller may not see it; with its name.
+    NotFound(&'static str),
+    /// The credential is no longer valid.
+    NotValid,
+    /// The credential has none of these scopes.
+    WrongScope(&'static [Scope]),
+    /// This person may not record the outcome of the call.
+    NotAnApprover(Person),
+    /// A text is too long; with the limit.
+    TooLong(String),
+    /// A rate or concurrency limit is reached; with the time to wait, if it is known.
+    TooMany(String, Option<Duration>),
+    /// The service is shutting down.
+    Stopping,
+    /// A failure that should be impossible.
+    Internal,
+}
+
+impl From<Refusal> for ServiceError {
+    fn from(refusal: Refusal) -> ServiceError {
+        ServiceError::Refused(refusal)
+    }
+}
+
+impl From<ExecuteRefusal> for ServiceError {
+    fn from(refusal: ExecuteRefusal) -> ServiceError {
+        ServiceError::NotRecorded(refusal)
+    }
+}
+
+impl From<StoreError> for ServiceError {
+    fn from(error: StoreError) -> ServiceError {
+        ServiceError::Store(error)
+    }
+}

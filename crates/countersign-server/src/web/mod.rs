@@ -1,0 +1,29 @@
+//! HTTP machinery that the API and the pages share: listener, TLS, host and origin guard, extractors, error responses,
+//! streams of events.
+//!
+//! Input: connections. Output: requests of checked callers to the routes, and their responses. Not here: any route.
+
+mod app;
+mod body;
+mod caller_cache;
+mod client;
+mod error;
+mod event_stream;
+mod extract;
+mod guard;
+pub mod json;
+pub mod listener;
+mod response_cache;
+mod stream;
+pub mod tls;
+
+pub use app::{App, Settings};
+pub use caller_cache::CallerCache;
+pub(crate) use caller_cache::caller;
+pub use client::{Client, Peer, TrustedProxies};
+pub use error::{Answer, ApiError};
+pub use event_stream::{Filter, stream};
+pub use extract::{Authorized, Body, Id, IdempotencyKeyHeader, Needs, QueryParams, scope};
+pub use guard::{AllowedHosts, HostGuard};
+pub use json::Json;
+pub use response_cache::ResponseCache;
