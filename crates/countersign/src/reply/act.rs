@@ -10,6 +10,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
+use super::card::{NOT, agrees};
 use super::kind::{Kinds, PieceKind};
 use super::language::{Language, Tables};
 use super::offer::{Offer, OfferWords};
@@ -40,6 +41,12 @@ pub(super) struct ActWords {
     pub(super) is_turned: bool,
     /// True if one of the act's words negates or doubts the others.
     pub(super) is_negated: bool,
+    /// True if the act has a "not", so that "do it" may mean what it is not.
+    pub(super) has_not: bool,
+    /// True if the approving label refuses or stops something that the act does not: "Reject" to "Pay invoice".
+    pub(super) has_contrary_label: bool,
+    /// True if the approving label is no verb and no yes ("Off", "Without"), so that only the label itself approves.
+    pub(super) has_unclear_label: bool,
     /// True if the act is more than its verb and object, so that these are too little.
     is_more: bool,
     /// True if the act says nothing of a time, so that "now" adds nothing to it.
@@ -144,9 +151,20 @@ impl ActWords {
         };
         let objects = in_either(|phrases| &phrases.objection);
         let is_familiar = has_known_verbs && !objects;
+        let reader = NameReader::new(tables, language, tag);
+        let of_label = own.and_then(|own| reader.read(own, own, true));
+        let has_verb = of_label.as_ref().is_some_and(|name| !name.verb.is_empty());
+        let is_of_act = own_words.iter().any(|word| act_words.contains(word));
+        let has_contrary_label = own.is_some() && has_refusing_label && !is_of_act;
+        let has_unclear_label =
+            own.is_some_and(|own| !has_verb && !is_of_act && is_function_word(own) && !agrees(tables, own));
         let is_negated = offered.iter().any(|word| turns(word));
+        let has_not = negates(&own_words, tag) || negates(&act_words, tag);
         let is_told = |word: &&String| !turns(word) || reply.contains(&word.as_str());
         if !offered.iter().all(is_told) {
+            // The "yes" of the label "Yes, cancel" is no word of the act.
+            let is_yes = |word: &str| tables.anywhere(word) == (true, false);
+            let is_repeated = |word: &str| reply.contains(&word) && !is_yes(word);
             return ActWords {
                 refuses,
                 has_refusing_label,
@@ -154,12 +172,16 @@ impl ActWords {
                 waits,
                 is_familiar,
                 is_negated,
-                is_turned: offered.iter().any(|word| reply.contains(&word.as_str())),
+                has_not,
+                has_contrary_label,
+                has_unclear_label,
+                is_turned: offered.iter().any(|word| is_repeated(word)),
                 ..ActWords::default()
             };
         }
-        let reader = NameReader::new(tables, language, tag);
-        let of_label = own.and_then(|own| reader.read(own, own, true));
+        // "Review" with the label "Approve" approves what was reviewed.
+        let is_approval = own.is_some_and(|own| objects && agrees(tables, own)) && !is_of_act;
+        let act = act.filter(|_| !has_unclear_label && !is_approval);
         let summary = act.and_then(|act| reader.read(act.summary()?, act.every()?, false));
         let title = act.and_then(|act| {
             let name = reader.read(act.title(), act.title(), false)?;
@@ -187,6 +209,9 @@ impl ActWords {
             is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)),
             is_turned: false,
             is_negated,
+            has_not,
+            has_contrary_label,
+            has_unclear_label,
             is_more: names.iter().any(|name| name.is_more),
             may_be_now: !names.is_empty() && !names.iter().any(|name| name.is_more || name.has_time),
             names,
@@ -202,8 +227,21 @@ impl ActWords {
             objects: self.objects,
             waits: self.waits,
             is_familiar: self.is_familiar,
+            has_not: self.has_not,
+            has_contrary_label: self.has_contrary_label,
+            has_unclear_label: self.has_unclear_label,
             ..ActWords::default()
         }
+    }
+
+    /// Returns true if a reply has the act's verb without its particle: "run it" to "Run down battery".
+    pub(super) fn lacks_particle(&self, reply: &[&str]) -> bool {
+        let has = |word: &String| reply.contains(&word.as_str());
+        let is_cut = |verb: &Phrase| match verb.as_slice() {
+            [verb, particles @ ..] => !is_unspaced(verb) && has(verb) && !particles.iter().all(has),
+            [] => false,
+        };
+        self.verbs().any(is_cut)
     }
 
     /// Returns how long the act's verb, or one that means the same, is at the start of `rest`.
@@ -451,14 +489,6 @@ impl<'a> NameReader<'a> {
     fn read(&self, text: &str, every: &str, is_label: bool) -> Option<Name> {
         let words = fixed(text);
         let mut whole: Phrase = words.iter().map(|fixed| fixed.word.clone()).collect();
-        // A reply that ends in a preposition was broken off.
-        while !is_label
-            && whole
-                .last()
-                .is_some_and(|last| self.is_in(last, |phrases| &phrases.part))
-        {
-            whole.pop();
-        }
         let is_courtesy = |fixed: &&Fixed| {
             self.agrees(&fixed.word)
                 || self.is_in(&fixed.word, |phrases| &phrases.soft)
@@ -480,6 +510,15 @@ impl<'a> NameReader<'a> {
                 })
                 .unwrap_or_default(),
         };
+        // A reply that ends in a preposition was broken off, unless it belongs to the verb: "check out".
+        while !is_label
+            && whole.len() > name.verb.len()
+            && whole
+                .last()
+                .is_some_and(|last| self.is_in(last, |phrases| &phrases.part))
+        {
+            whole.pop();
+        }
         if every != text {
             let every_words = fixed(every);
             let is_longer = match name.is_verb_last {
@@ -637,7 +676,7 @@ impl<'a> NameReader<'a> {
         };
         let has_article = is_article(first) && !first.is_after_value;
         let preposition = if has_article { before(2) } else { Some(first) };
-        let is_plain = |word: &str| ["of", "for", "from", "in", "into", "on", "at"].contains(&word);
+        let is_plain = |word: &str| ["of", "for", "in", "into", "on", "at"].contains(&word);
         let is_introduced = preposition.is_some_and(|preposition| {
             is_plain(&preposition.word) || (has_article && preposition.word == "to")
         });
@@ -754,6 +793,24 @@ fn has_known_verb(words: &[String], is_verb_last: bool) -> bool {
         .values()
         .flat_map(|phrases| phrases.same.iter().flatten().chain(&phrases.familiar));
     known.any(|verb| !verb.is_empty() && (words.starts_with(verb) || (is_verb_last && words.ends_with(verb))))
+}
+
+/// Returns true if a label is one that cannot be the name of an act by itself: it has letters, and in a script without
+/// spaces only one character.
+fn is_function_word(label: &str) -> bool {
+    let words = split(label);
+    let is_spaced = |word: &String| !is_unspaced(word) && word.chars().any(char::is_alphabetic);
+    let is_nothing = || ["なし", "無し", "没有", "沒有"].contains(&words.concat().as_str());
+    words.iter().any(is_spaced) || matches!(words.as_slice(), [word] if is_unspaced(word)) || is_nothing()
+}
+
+/// Returns true if one of these words negates the others, in any language. In Portuguese, "no" means "in the".
+fn negates(words: &[String], tag: &str) -> bool {
+    let is_not = |not: &&str| *not != "do" && !(*not == "no" && matches!(tag, "pt" | "gl"));
+    let mut negations = NOT.iter().filter(|not| is_not(not));
+    // In these languages the negation is part of the verb: "Neposílat zprávu".
+    let has_prefix = matches!(tag, "cs" | "sk") && words.first().is_some_and(|verb| verb.starts_with("ne"));
+    has_prefix || negations.any(|not| contains(words, &split(not)))
 }
 
 /// Words that reverse the meaning of an act and that no table lists alone.

@@ -43,7 +43,7 @@ pub(super) fn approves(
     if is_label && !act.has_refusing_label {
         return true;
     }
-    if act.is_turned || repeats_a_word(&reply, &listed) {
+    if act.is_turned || act.lacks_particle(&reply) || repeats_a_word(&reply, &listed) {
         return false;
     }
     let is_own_yes = |word: &&str| {
@@ -68,8 +68,12 @@ pub(super) fn approves(
         has_plain_yes,
         has_own_labels: offer.has_own_labels,
         // If the denying label itself agrees, such as "Approve" or "Continue", a yes may mean either button.
-        act_named: offer.no.as_deref().is_some_and(|no| agrees(tables, no)) || is_denial_inside(offer),
-        plain_yes: is_negated(offer) || is_begun_alike(offer) || !is_refusal(tables, offer),
+        act_named: has_agreeing_denial(tables, offer) || is_denial_inside(offer) || act.has_unclear_label,
+        plain_yes: is_negated(offer)
+            || act.has_not
+            || act.has_contrary_label
+            || is_begun_alike(offer)
+            || !is_refusal(tables, offer),
     };
     if !needs.act_named && phrases_of(base(tag)).is_none() && tables.locale(tag, words) == Some(true) {
         return true;
@@ -207,12 +211,39 @@ fn of_label(words: &[String]) -> Vec<String> {
 }
 
 /// Words that negate the rest of a denying label.
-const NOT: [&str; 35] = [
+pub(super) const NOT: [&str; 62] = [
     "no",
     "dont",
     "do",
     "not",
     "never",
+    "none",
+    "wont",
+    "cant",
+    "cannot",
+    "mustnt",
+    "shouldnt",
+    "doesnt",
+    "isnt",
+    "arent",
+    "keine",
+    "keinen",
+    "keinem",
+    "keiner",
+    "niemals",
+    "nie wieder",
+    "geen",
+    "nooit",
+    "ingen",
+    "aldrig",
+    "aldri",
+    "nunca",
+    "jamás",
+    "jamais",
+    "nigdy",
+    "nikdy",
+    "soha",
+    "никогда",
     "nicht",
     "nein",
     "kein",
@@ -248,8 +279,7 @@ const NOT: [&str; 35] = [
 /// Returns true if a reply grants all of several calls: "all", "yes, all of them", "approve all", "delete them". If the
 /// offer needs a yes, "all" alone is not enough.
 pub(super) fn grants_all(tables: &Tables, offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
-    let may_mean_either = || offer.no.as_deref().is_some_and(|no| agrees(tables, no));
-    if offer.numbered < 2 || !offer.is_card() || may_mean_either() {
+    if offer.numbered < 2 || !offer.is_card() || has_agreeing_denial(tables, offer) {
         return false;
     }
     let tag = said.or(offer.language()).unwrap_or("en");
@@ -290,6 +320,16 @@ pub(super) fn grants_all(tables: &Tables, offer: &Offer<'_>, words: &Words, said
         Some(length) => is_plain && courtesies(at + length) == reply.len(),
         None => false,
     }
+}
+
+/// Returns true if the denying label itself agrees, such as "Continue". A label that begins with a no does not: "No, keep
+/// it".
+fn has_agreeing_denial(tables: &Tables, offer: &Offer<'_>) -> bool {
+    offer.no.as_deref().is_some_and(|no| {
+        let first = split(no).into_iter().next();
+        let is_no = first.is_some_and(|first| NOT.contains(&first.as_str()));
+        !is_no && agrees(tables, no)
+    })
 }
 
 /// Returns true if all words of the denying label stand in the approving one: "Skip review" beside "Review". A yes may
@@ -353,7 +393,7 @@ fn is_plain_yes(tables: &Tables, word: &str) -> bool {
 }
 
 /// Returns true if a label says yes or lets things go on, in any language: "OK, keep it", "Continue", "はい、続ける".
-fn agrees(tables: &Tables, label: &str) -> bool {
+pub(super) fn agrees(tables: &Tables, label: &str) -> bool {
     let words = split(label);
     let is_listed = |phrases: &Phrases| {
         let lists = [
