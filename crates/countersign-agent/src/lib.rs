@@ -6,7 +6,6 @@
 //! Deliberately absent: any way to a tool other than the gate. Tools run in an `Executor`, which requires a `Permit`.
 
 pub mod agent;
-pub mod client;
 pub mod file;
 pub mod gated;
 pub mod message;

@@ -42,8 +42,6 @@ mod wire;
 
 use std::process::ExitCode;
 
-use countersign_agent::client;
-
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;

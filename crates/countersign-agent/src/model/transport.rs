@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_http_client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
 use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Bytes;
@@ -14,7 +15,6 @@ use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use super::sse::{BadStream, Event, EventReader};
 use super::{AnswerPart, AnswerStream, ModelError};
-use crate::client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
 
 /// Maximum bytes of one stream, including the framing around the text.
 const LARGEST_STREAM: usize = 64 * 1024 * 1024;

@@ -8,13 +8,13 @@ use std::time::Duration;
 use countersign::id::{Agent, Channel};
 use countersign::store::{Cursor, FeedEvent};
 use countersign::wake::Changes;
+use countersign_http_client::StreamedResponse;
 use http_body_util::BodyExt as _;
 
 use super::remote::is_passing;
 use super::server::encode;
 use super::sse::Reader;
 use super::{LocalDesk, RemoteDesk};
-use crate::client::StreamedResponse;
 use crate::failure::Failure;
 use crate::view::FeedEventView;
 

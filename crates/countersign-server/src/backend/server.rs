@@ -8,12 +8,12 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use countersign::id::Key;
 use countersign::seal::Secret;
+use countersign_http_client::{AllowedTargets, Client, RequestError, Response, StreamedResponse, Target};
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::credential;
-use crate::client::{AllowedTargets, Client, RequestError, Response, StreamedResponse, Target};
 use crate::failure::{Exit, Failure};
 
 /// Time limit for a response, in addition to the duration of a long poll.

@@ -10,11 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use countersign::executor::{LARGEST_RESULT, Outcome, Permit};
 use countersign::hash::Hash;
+use countersign_http_client::{AllowedTargets, Client, RequestError, Response, Target};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::body::Bytes;
 use sha2::Sha256;
-
-use crate::client::{AllowedTargets, Client, RequestError, Response, Target};
 
 /// How long to wait for a late response after the call's deadline. The gate records late results, but stops waiting
 /// earlier.

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use countersign::executor::{Executor, NoExecutor, Outcome, Permit};
 use countersign::id::ToolName;
 use countersign_examples::World;
+use countersign_http_client::AllowedTargets;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 
 use http::HttpTool;
 
-use crate::client::AllowedTargets;
 use crate::failure::Failure;
 
 /// How the service runs a tool, according to the configuration.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
 use countersign::stopwatch::TimeLimit;
+use countersign_http_client::RequestError;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
@@ -22,7 +23,6 @@ use super::one_line::OneLine;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
-use crate::client::RequestError;
 use crate::output;
 
 /// Prefix of our request ids; clients and servers may not use it.

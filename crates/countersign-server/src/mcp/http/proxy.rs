@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use countersign_http_client::{RequestError, StreamedResponse};
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
@@ -20,7 +21,6 @@ use super::headers;
 use super::sessions::MOST_SESSIONS;
 use super::shared::Alias;
 use super::target::{Heard, HttpTarget, HttpUpstream, SESSION, VERSION, is_stream, whole};
-use crate::client::{RequestError, StreamedResponse};
 use crate::mcp::call::Says;
 use crate::mcp::child::Limit;
 use crate::mcp::frame::{Frame, Id, Kind};

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::{Bytes, BytesMut};
+use countersign_http_client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
 use super::events::Events;
-use crate::client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
 use crate::failure::Failure;
 use crate::mcp::child::Limit;
 use crate::mcp::frame::{Frame, Id, Kind, LONGEST, pick};

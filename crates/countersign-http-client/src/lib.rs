@@ -1,6 +1,6 @@
 //! A small HTTP client: one connection per request, to an address that was checked against [`AllowedTargets`]. No
-//! redirects, proxies or cookies, and no state between requests. Used for models and for every other outgoing request
-//! of the service.
+//! redirects, proxies or cookies, and no state between requests. The agent and the service use it for every outgoing
+//! request.
 
 mod allowed;
 
