@@ -6,7 +6,6 @@
 mod anthropic;
 mod openai;
 mod script;
-mod sse;
 mod transport;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! request.
 
 mod allowed;
+pub mod events;
 
 use std::io;
 use std::net::IpAddr;

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
-use super::sse::Event;
 use super::transport::{
     self, Endpoint, EventDecoder, quote, tool_for_wire_name, valid_arguments, wire_name, wire_names,
 };
@@ -171,8 +170,7 @@ struct PartialCall {
 }
 
 impl EventDecoder for Decoder {
-    fn event(&mut self, event: Event) -> Result<Vec<AnswerPart>, ModelError> {
-        let data = event.data.as_str();
+    fn event(&mut self, data: &str) -> Result<Vec<AnswerPart>, ModelError> {
         let event_type: EventType = parse(data)?;
         match event_type.r#type.as_str() {
             "message_start" => {

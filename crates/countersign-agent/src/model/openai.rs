@@ -6,7 +6,6 @@ use hyper::http::header;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::sse::Event;
 use super::transport::{
     self, Endpoint, EventDecoder, quote, tool_for_wire_name, valid_arguments, wire_name, wire_names,
 };
@@ -193,16 +192,15 @@ struct FunctionDelta {
 }
 
 impl EventDecoder for Decoder {
-    fn event(&mut self, event: Event) -> Result<Vec<AnswerPart>, ModelError> {
-        if event.data.trim() == "[DONE]" {
+    fn event(&mut self, data: &str) -> Result<Vec<AnswerPart>, ModelError> {
+        if data.trim() == "[DONE]" {
             return self.end();
         }
-        let chunk: Chunk = serde_json::from_str(&event.data).map_err(|error| {
+        let chunk: Chunk = serde_json::from_str(data).map_err(|error| {
             ModelError::InvalidAnswer(transport::truncate(&format!("a chunk of it: {error}")))
         })?;
         if chunk.error.is_some_and(|error| error.get() != "null") {
-            let message =
-                transport::error_message(&event.data).unwrap_or_else(|| transport::truncate(&event.data));
+            let message = transport::error_message(data).unwrap_or_else(|| transport::truncate(data));
             return Err(ModelError::Failed(message));
         }
         if let Some(used) = chunk.usage {

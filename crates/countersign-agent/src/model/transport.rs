@@ -7,17 +7,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_http_client::events::EventReader;
 use countersign_http_client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
 use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Bytes;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
-use super::sse::{BadStream, Event, EventReader};
 use super::{AnswerPart, AnswerStream, ModelError};
 
 /// Maximum bytes of one stream, including the framing around the text.
 const LARGEST_STREAM: usize = 64 * 1024 * 1024;
+/// Maximum bytes of an event.
+const LARGEST_EVENT: usize = 2 * 1024 * 1024;
 /// Maximum bytes of an error response that are read, and maximum characters of it that are shown.
 const LARGEST_ERROR: usize = 64 * 1024;
 const LONGEST_MESSAGE: usize = 300;
@@ -182,8 +184,8 @@ impl Endpoint {
 
 /// Decoder for the events of one API.
 pub(super) trait EventDecoder: Send + 'static {
-    /// Returns the parts that an event completes.
-    fn event(&mut self, event: Event) -> Result<Vec<AnswerPart>, ModelError>;
+    /// Returns the parts that an event with this data completes.
+    fn event(&mut self, data: &str) -> Result<Vec<AnswerPart>, ModelError>;
 
     /// Handles the end of the stream. Fails if the answer is not complete.
     fn end(&mut self) -> Result<Vec<AnswerPart>, ModelError>;
@@ -225,7 +227,7 @@ impl StreamState {
                 ResponseReader {
                     response,
                     idle: endpoint.retry_policy.idle,
-                    reader: EventReader::default(),
+                    reader: EventReader::new(LARGEST_EVENT),
                     decoder,
                     ready: VecDeque::new(),
                     bytes: 0,
@@ -265,12 +267,14 @@ impl ResponseReader {
         if self.bytes > LARGEST_STREAM {
             return Err(ModelError::TooLarge);
         }
-        let events = self.reader.push(&piece).map_err(|error| match error {
-            BadStream::TooLarge => ModelError::TooLarge,
-            BadStream::NotText => ModelError::InvalidAnswer("it is not UTF-8".to_owned()),
-        })?;
-        for event in events {
-            self.ready.extend(self.decoder.event(event)?);
+        self.reader.push(&piece);
+        while let Some(event) = self.reader.next_event().map_err(|_| ModelError::TooLarge)? {
+            let Some(data) = &event.data else {
+                continue;
+            };
+            let data = std::str::from_utf8(data)
+                .map_err(|_| ModelError::InvalidAnswer("it is not UTF-8".to_owned()))?;
+            self.ready.extend(self.decoder.event(data)?);
         }
         Ok(false)
     }

@@ -37,6 +37,9 @@ async fn a_response_that_is_no_event_stream_is_invalid() {
     check(stream("data: {\"type\":\n\n"), garbage).await;
     check(stream("data: <html>\n\n"), garbage).await;
     check(stream("data: [1,2]\n\n"), garbage).await;
+    let mut not_text = stream("");
+    not_text.bytes.extend_from_slice(b"data: \xff\n\n");
+    check(not_text, garbage).await;
 }
 
 #[tokio::test]

@@ -9,11 +9,11 @@ use countersign::id::{Agent, Channel};
 use countersign::store::{Cursor, FeedEvent};
 use countersign::wake::Changes;
 use countersign_http_client::StreamedResponse;
+use countersign_http_client::events::EventReader;
 use http_body_util::BodyExt as _;
 
 use super::remote::is_passing;
-use super::server::encode;
-use super::sse::Reader;
+use super::server::{encode, unreadable};
 use super::{LocalDesk, RemoteDesk};
 use crate::failure::Failure;
 use crate::view::FeedEventView;
@@ -24,6 +24,8 @@ const PAGE: usize = 256;
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 /// A server silent for this long is considered gone. It sends a keep-alive every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Largest event in bytes; our server sends none that is larger.
+const LARGEST_EVENT: usize = 4 * 1024 * 1024;
 /// First delay between reconnects, doubled after each failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 /// Longest delay between reconnects.
@@ -141,7 +143,7 @@ pub struct RemoteFollowing<'d> {
     backend: &'d RemoteDesk,
     path: String,
     last: Option<String>,
-    stream: Option<(StreamedResponse, Reader)>,
+    stream: Option<(StreamedResponse, EventReader)>,
     pause: Duration,
     is_lost: bool,
 }
@@ -164,7 +166,7 @@ impl<'d> RemoteFollowing<'d> {
             backend,
             path,
             last: None,
-            stream: Some((opened, Reader::default())),
+            stream: Some((opened, EventReader::new(LARGEST_EVENT))),
             pause: SHORTEST_PAUSE,
             is_lost: false,
         })
@@ -178,9 +180,12 @@ impl<'d> RemoteFollowing<'d> {
                 }
                 continue;
             };
-            while let Some(sent) = reader.take() {
-                self.last = sent.id.or(self.last.take());
-                if let Ok(happening) = serde_json::from_str(&sent.data) {
+            // An event that is too large ends the command: connecting again would bring it again.
+            while let Some(sent) = reader.next_event().map_err(|_| unreadable(opened.status))? {
+                let id = sent.id.and_then(|id| String::from_utf8(id.into()).ok());
+                self.last = id.or(self.last.take());
+                let data = sent.data.unwrap_or_default();
+                if let Ok(happening) = serde_json::from_slice(&data) {
                     self.pause = SHORTEST_PAUSE;
                     return Ok(Followed::Happened(happening));
                 }
@@ -197,7 +202,7 @@ impl<'d> RemoteFollowing<'d> {
     async fn connect(&mut self) -> Result<Option<Followed>, Failure> {
         match self.backend.server.stream(&self.path, self.last.as_deref()).await {
             Ok(opened) => {
-                self.stream = Some((opened, Reader::default()));
+                self.stream = Some((opened, EventReader::new(LARGEST_EVENT)));
                 let was_lost = std::mem::take(&mut self.is_lost);
                 Ok(was_lost.then_some(Followed::Back))
             }

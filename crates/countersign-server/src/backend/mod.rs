@@ -9,7 +9,6 @@ mod follow;
 mod local;
 mod remote;
 mod server;
-mod sse;
 mod translate;
 
 pub use follow::{Followed, Following, Wanted};

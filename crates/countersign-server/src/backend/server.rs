@@ -201,7 +201,7 @@ fn in_doubt(reason: &str) -> Failure {
     .hint("check with `countersign show` before you try again")
 }
 
-fn unreadable(status: u16) -> Failure {
+pub(super) fn unreadable(status: u16) -> Failure {
     let message = format!(
         "the answer is not from a Countersign server that this command understands (status {status})"
     );

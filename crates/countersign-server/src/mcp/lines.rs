@@ -6,6 +6,7 @@
 use std::io;
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use countersign_http_client::events::make_room;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
@@ -18,9 +19,6 @@ pub const QUEUE: usize = 64;
 const READ: usize = 64 * 1024;
 /// After a line longer than this the buffer is replaced, because later lines would keep all of its memory alive.
 const LONG: usize = 4 * READ;
-
-/// Up to this length a buffer grows sixteenfold, beyond it fourfold.
-const LARGE_STEPS: usize = 1024 * 1024;
 
 /// A parsed line, or why it is not a message.
 pub type Read = Result<Frame, Bad>;
@@ -87,7 +85,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 self.scanned = 0;
             }
             if self.buffer.capacity() == self.buffer.len() {
-                make_room(&mut self.buffer, READ);
+                make_room(&mut self.buffer, READ, LONGEST);
             }
             if self.source.read_buf(&mut self.buffer).await? == 0 {
                 let rest = self.buffer.split().freeze();
@@ -95,22 +93,6 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok((!rest.is_empty() || self.too_long.is_some()).then_some(rest));
             }
         }
-    }
-}
-
-/// Makes room for `more` bytes in a buffer that holds the beginning of a message.
-///
-/// The capacity grows in large steps, so that the buffers a message outgrows are small compared with it: 64 KiB and 1
-/// MiB for a message of up to 16 MiB. Capacity that is never written to takes no memory.
-pub fn make_room(buffer: &mut BytesMut, more: usize) {
-    let held = buffer.len();
-    if buffer.capacity().saturating_sub(held) < more {
-        let factor = match held <= LARGE_STEPS {
-            true => 15,
-            false => 3,
-        };
-        let most = LONGEST.saturating_sub(held).max(more);
-        buffer.reserve(held.saturating_mul(factor).clamp(more, most));
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use countersign_http_client::events::{Event, EventReader};
 use serde_json::{Value, json};
 
 use crate::place::{Place, database};
@@ -59,13 +60,15 @@ fn say(served: &Served<'_>, token: &str, mut body: Value) -> Vec<(String, Value)
         "/v1/agents/crm/messages",
         &body.to_string(),
     );
-    let frames = told.split("\n\n").filter(|frame| frame.starts_with("event: "));
-    let read = |frame: &str| {
-        let (event, data) = frame.split_once('\n').unwrap();
-        let data = data.strip_prefix("data: ").unwrap();
-        (event.replace("event: ", ""), serde_json::from_str(data).unwrap())
+    let mut events = EventReader::new(told.len());
+    events.push(told.as_bytes());
+    let read = |event: Event| {
+        let name = String::from_utf8(event.name?.into()).unwrap();
+        Some((name, serde_json::from_slice(&event.data?).unwrap()))
     };
-    frames.map(read).collect()
+    std::iter::from_fn(|| events.next_event().unwrap())
+        .filter_map(read)
+        .collect()
 }
 
 #[track_caller]

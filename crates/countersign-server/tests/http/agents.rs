@@ -7,6 +7,7 @@ use axum::http::Method;
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_examples::{World, crm};
+use countersign_http_client::events::{Event, EventReader};
 use countersign_server::access::Scope;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -104,14 +105,17 @@ pub struct Frames(Vec<(String, Value)>);
 
 impl Frames {
     pub fn read(text: &str) -> Frames {
-        let frames = text.split("\n\n").filter(|frame| !frame.trim().is_empty());
-        let frame = |frame: &str| {
-            let (event, data) = frame.split_once('\n').unwrap();
-            let data = data.strip_prefix("data: ").unwrap();
-            let event = event.strip_prefix("event: ").unwrap().to_owned();
-            (event, serde_json::from_str(data).unwrap())
+        let mut events = EventReader::new(text.len());
+        events.push(text.as_bytes());
+        let frame = |event: Event| {
+            let name = String::from_utf8(event.name.unwrap().into()).unwrap();
+            (name, serde_json::from_slice(&event.data.unwrap()).unwrap())
         };
-        Frames(frames.map(frame).collect())
+        Frames(
+            std::iter::from_fn(|| events.next_event().unwrap())
+                .map(frame)
+                .collect(),
+        )
     }
 
     pub fn get(&self, event: &str) -> &Value {

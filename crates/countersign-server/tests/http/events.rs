@@ -1,6 +1,8 @@
 //! Tests `/v1/events`.
 
 use axum::http::Method;
+use bytes::Bytes;
+use countersign_http_client::events::EventReader;
 use futures_util::StreamExt as _;
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use crate::support::{Service, id, request};
 /// Reads a stream event by event.
 struct Reader {
     body: axum::body::BodyDataStream,
-    text: String,
+    events: EventReader,
 }
 
 impl Reader {
@@ -25,32 +27,25 @@ impl Reader {
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Reader {
             body: response.into_body().into_data_stream(),
-            text: String::new(),
+            events: EventReader::new(1024 * 1024),
         }
     }
 
     /// Returns the next event's name, id and data, or `None` at the end of the stream.
     async fn next(&mut self) -> Option<(String, String, Value)> {
         loop {
-            if let Some(end) = self.text.find("\n\n") {
-                let event: String = self.text.drain(..end + 2).collect();
-                let field = |name: &str| {
-                    let line = event
-                        .lines()
-                        .find_map(|line| line.strip_prefix(name))
-                        .unwrap_or_default();
-                    line.trim().to_owned()
-                };
-                // A keep-alive, or only the cursor at which the stream begins.
-                if event.starts_with(':') || field("data:").is_empty() {
-                    continue;
+            while let Some(event) = self.events.next_event().unwrap() {
+                // Without data it is a keep-alive, or only the cursor at which the stream begins.
+                if let Some(data) = event.data {
+                    let text =
+                        |value: Option<Bytes>| String::from_utf8(value.unwrap_or_default().into()).unwrap();
+                    let data = serde_json::from_slice(&data).unwrap();
+                    return Some((text(event.name), text(event.id), data));
                 }
-                let data = serde_json::from_str(&field("data:")).unwrap();
-                return Some((field("event:"), field("id:"), data));
             }
             let piece = tokio::time::timeout(std::time::Duration::from_secs(5), self.body.next());
             let piece = piece.await.unwrap().map(Result::unwrap)?;
-            self.text.push_str(std::str::from_utf8(&piece).unwrap());
+            self.events.push(&piece);
         }
     }
 

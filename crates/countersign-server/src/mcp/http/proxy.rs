@@ -11,19 +11,20 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use countersign_http_client::events::{Event, EventReader};
 use countersign_http_client::{RequestError, StreamedResponse};
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
 use super::endpoint::{Endpoint, Passed, message, mismatch, open, refused, through};
-use super::events::{Event, Events};
+use super::events::{event_with, event_without_message, message_of};
 use super::headers;
 use super::sessions::MOST_SESSIONS;
 use super::shared::Alias;
 use super::target::{Heard, HttpTarget, HttpUpstream, SESSION, VERSION, is_stream, whole};
 use crate::mcp::call::Says;
 use crate::mcp::child::Limit;
-use crate::mcp::frame::{Frame, Id, Kind};
+use crate::mcp::frame::{Frame, Id, Kind, LONGEST};
 use crate::mcp::lines::{QUEUE, Read};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{self, Relay, Who};
@@ -331,34 +332,30 @@ fn filtered(
     alias: Option<Arc<Alias>>,
 ) -> impl futures_util::Stream<Item = Result<Bytes, std::convert::Infallible>> {
     futures_util::stream::unfold(
-        (relay, opened, Events::default(), alias),
+        (relay, opened, EventReader::new(LONGEST), alias),
         |(relay, mut opened, mut events, alias)| async move {
             loop {
-                if let Some(event) = events.take() {
+                // An event that is too large ends the stream.
+                if let Some(event) = events.next_event().ok()? {
                     if let Some(event) = filter(&relay, &event, &alias) {
                         return Some((Ok(event), (relay, opened, events, alias)));
                     }
                     continue;
                 }
-                let piece = match opened.body.frame().await {
-                    Some(Ok(piece)) => piece.into_data().ok(),
-                    _ => None,
-                };
                 // An incomplete event at the end of the stream is dropped.
-                if !piece.is_some_and(|piece| events.push(&piece)) {
-                    return None;
-                }
+                let piece = opened.body.frame().await?.ok()?;
+                events.push(&piece.into_data().ok()?);
             }
         },
     )
 }
 
 fn filter(relay: &Relay, event: &Event, alias: &Option<Arc<Alias>>) -> Option<Bytes> {
-    let Some(message) = event.message() else {
-        return event.without_message();
+    let Some(message) = message_of(event) else {
+        return event_without_message(event);
     };
     let passed = relay.hear_server(Frame::read(message))?;
-    Some(event.with(&restored(alias, passed)))
+    Some(event_with(event, &restored(alias, passed)))
 }
 
 /// Returns a message with the id that its client used.

@@ -4,17 +4,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::{Bytes, BytesMut};
+use countersign_http_client::events::{EventReader, make_room};
 use countersign_http_client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
-use super::events::Events;
+use super::events::message_of;
 use crate::failure::Failure;
 use crate::mcp::child::Limit;
 use crate::mcp::frame::{Frame, Id, Kind, LONGEST, pick};
-use crate::mcp::lines::{Read, make_room};
+use crate::mcp::lines::Read;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::server::{Gone, Headers, LATE, Lost, Upstream};
 use crate::output;
@@ -229,17 +230,16 @@ impl Exchange<'_> {
     }
 
     async fn stream(&mut self, opened: &mut StreamedResponse) -> Result<(), RequestError> {
-        let mut events = Events::default();
+        let mut events = EventReader::new(LONGEST);
         while let Some(piece) = opened.body.frame().await {
             let piece = piece.map_err(|error| RequestError::Unknown(error.to_string()))?;
             let piece = piece.into_data().unwrap_or_default();
             let exceeded = |error: std::io::Error| RequestError::Unknown(error.to_string());
             self.limit.count(piece.len()).map_err(exceeded)?;
-            if !events.push(&piece) {
-                return Err(RequestError::Unknown("the answer is too large".to_owned()));
-            }
-            while let Some(event) = events.take() {
-                if let Some(message) = event.message() {
+            events.push(&piece);
+            let too_large = |_| RequestError::Unknown("the answer is too large".to_owned());
+            while let Some(event) = events.next_event().map_err(too_large)? {
+                if let Some(message) = message_of(&event) {
                     self.message(message).await?;
                 }
             }
@@ -309,7 +309,7 @@ pub async fn whole(opened: &mut StreamedResponse, limit: &Limit) -> Result<Bytes
         let piece = piece.map_err(|error| error.to_string())?;
         let piece = piece.into_data().unwrap_or_default();
         limit.count(piece.len()).map_err(|error| error.to_string())?;
-        make_room(&mut whole, piece.len());
+        make_room(&mut whole, piece.len(), LONGEST);
         whole.extend_from_slice(&piece);
         if whole.len() > LONGEST {
             return Err("the answer is too large".to_owned());
