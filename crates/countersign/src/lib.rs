@@ -62,6 +62,7 @@ pub mod concern;
 pub mod conversation;
 pub mod decision;
 pub mod display;
+pub mod duration;
 pub mod effect;
 pub mod event;
 pub mod executor;

@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problem, nearest};
+use crate::duration;
 
 /// The policy's text, with the mistakes found so far.
 pub(super) struct Reader<'t> {
@@ -192,7 +193,9 @@ impl<'t> Reader<'t> {
         allowed: RangeInclusive<Duration>,
     ) -> Option<Duration> {
         let word = self.string(table, key)?;
-        let Some(duration) = parse_duration(&word.value) else {
+        // All durations of a policy are whole seconds.
+        let whole = |duration: &Duration| duration.subsec_millis() == 0;
+        let Some(duration) = duration::parse(&word.value).filter(whole) else {
             let message = format!("`{}` is not a duration", word.value);
             self.problem(word.start, message, "write it as `90s`, `5m` or `1h30m`");
             return None;
@@ -227,66 +230,5 @@ impl<'t> Reader<'t> {
             format!("`{key}` should be {wanted}, not {found}"),
             "",
         );
-    }
-}
-
-/// Parses `90s`, `5m`, `1h30m`, `2d`: whole numbers with units, larger units first, each unit at most once.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
-    let mut seconds: u64 = 0;
-    let mut rest = text;
-    let mut smallest = u64::MAX;
-    while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, after) = rest.split_at_checked(digits)?;
-        let mut characters = after.chars();
-        let unit = match characters.next()? {
-            's' => 1,
-            'm' => 60,
-            'h' => 60 * 60,
-            'd' => 24 * 60 * 60,
-            _ => return None,
-        };
-        if unit >= smallest {
-            return None;
-        }
-        smallest = unit;
-        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
-        rest = characters.as_str();
-    }
-    (!text.is_empty()).then_some(Duration::from_secs(seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(text: &str, seconds: Option<u64>) {
-        assert_eq!(parse_duration(text), seconds.map(Duration::from_secs), "{text}");
-    }
-
-    #[test]
-    fn reads_durations() {
-        check("90s", Some(90));
-        check("5m", Some(300));
-        check("1h30m", Some(5400));
-        check("2d1h", Some(176_400));
-        check("0s", Some(0));
-        for wrong in [
-            "",
-            "5",
-            "m",
-            "5 m",
-            "-5m",
-            "1.5h",
-            "30m1h",
-            "5m5m",
-            "5M",
-            "5ms",
-            "99999999999999999999s",
-        ] {
-            check(wrong, None);
-        }
-        check("999999999999999999d", None);
     }
 }

@@ -258,6 +258,12 @@ fn problems_are_exact_and_complete() {
         "[tool.t]\neffect = 'read'",
         &["1:2 unknown key `tool` in the policy"],
     );
+    for wrong in ["5", "5ms", "1s500ms"] {
+        check_problems(
+            &format!("[channel]\nttl = '{wrong}'"),
+            &[&format!("2:7 `{wrong}` is not a duration")],
+        );
+    }
     check_problems("[tools.t]\ntitle = 'x'", &["1:8 tool `t` has no `effect`"]);
     check_problems(
         "[channel]\nttl = '5 minutes'\non_other = 'maybe'\n\n[tools.a]\nefect = 'read'\nrisk = 'huge'\nttl = '0s'\n\
