@@ -11,33 +11,39 @@ use std::time::Duration;
 use countersign::display::clip;
 use countersign::executor::Outcome;
 use countersign::id::CallId;
+use countersign_http_client::{AllowedTargets, Client, RequestError, Target};
 use futures_util::future::BoxFuture;
-use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::{Request, Uri, header};
-use hyper_util::rt::TokioIo;
+use hyper::http::{HeaderMap, HeaderValue, Method};
+use hyper::{Uri, header};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const CONNECT: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(10);
 const LARGEST_ANSWER: usize = 64 * 1024;
 
+/// A request to this machine.
+struct LocalRequest {
+    address: SocketAddr,
+    target: Target,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
 /// Sends the request.
 pub fn post(call: Option<CallId>, arguments: Vec<u8>) -> BoxFuture<'static, Outcome> {
     Box::pin(async move {
         match prepare(call, &arguments) {
-            Ok((address, request)) => send(address, request).await,
+            Ok(request) => send(request).await,
             Err(reason) => Outcome::failed(reason),
         }
     })
 }
 
-fn prepare(call: Option<CallId>, arguments: &[u8]) -> Result<(SocketAddr, Request<Full<Bytes>>), String> {
+fn prepare(call: Option<CallId>, arguments: &[u8]) -> Result<LocalRequest, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Post<'a> {
@@ -55,17 +61,19 @@ fn prepare(call: Option<CallId>, arguments: &[u8]) -> Result<(SocketAddr, Reques
         .map_err(|_| format!("`{}` is not an address", clip(&post.url, 200)))?;
     let address = loopback(&uri)?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let mut request = Request::post(path)
-        .header(header::HOST, address.to_string())
-        .header(header::CONTENT_TYPE, "application/json");
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(call) = call {
-        request = request.header("idempotency-key", call.to_string());
+        let key = HeaderValue::from_str(&call.to_string()).map_err(|error| error.to_string())?;
+        headers.insert("idempotency-key", key);
     }
-    let body = Full::new(Bytes::copy_from_slice(post.body.get().as_bytes()));
-    request
-        .body(body)
-        .map(|request| (address, request))
-        .map_err(|error| error.to_string())
+    Ok(LocalRequest {
+        address,
+        // With the address instead of the name, so that there is nothing to resolve.
+        target: Target::parse(&format!("http://{address}{path}"))?,
+        headers,
+        body: Bytes::copy_from_slice(post.body.get().as_bytes()),
+    })
 }
 
 /// Returns the loopback address of a URL. Names are never resolved, because a resolver's answer can change.
@@ -88,34 +96,20 @@ fn loopback(uri: &Uri) -> Result<SocketAddr, String> {
     }
 }
 
-async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Outcome {
-    let stream = match timeout(CONNECT, TcpStream::connect(address)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Outcome::failed(format!("{address} cannot be reached: {error}")),
-        Err(_) => return Outcome::failed(format!("{address} did not take the connection in time")),
-    };
-    let (mut sender, connection) = match http1::handshake(TokioIo::new(stream)).await {
-        Ok(ready) => ready,
-        Err(error) => return Outcome::failed(error.to_string()),
-    };
-    // Aborted below, once the exchange is over.
-    let connection = tokio::spawn(connection);
-    // From here on the server may have acted, whatever it answers.
-    let exchange = async {
-        let answer = sender
-            .send_request(request)
-            .await
-            .map_err(|error| error.to_string())?;
-        let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), LARGEST_ANSWER).collect().await;
-        Ok::<_, String>((status, body.map_err(|error| error.to_string())?.to_bytes()))
-    };
-    let answered = timeout(ANSWER, exchange).await;
-    connection.abort();
-    match answered {
+async fn send(request: LocalRequest) -> Outcome {
+    let LocalRequest { address, target, .. } = request;
+    let client = Client::new(AllowedTargets::one(target.host_and_port()), LARGEST_ANSWER);
+    let client = client.with_connect_timeout(CONNECT);
+    let sending = client.send(Method::POST, &target, request.headers, request.body);
+    match timeout(CONNECT + ANSWER, sending).await {
         Err(_) => Outcome::Unknown(format!("{address} did not answer in time")),
-        Ok(Err(error)) => Outcome::Unknown(format!("the answer of {address} was lost: {error}")),
-        Ok(Ok((status, body))) => outcome(address, status, &body),
+        Ok(Err(RequestError::NotSent(reason))) => {
+            Outcome::failed(format!("{address} cannot be reached: {reason}"))
+        }
+        Ok(Err(RequestError::Unknown(reason))) => {
+            Outcome::Unknown(format!("the answer of {address} was lost: {reason}"))
+        }
+        Ok(Ok(response)) => outcome(address, response.status, &response.body),
     }
 }
 
