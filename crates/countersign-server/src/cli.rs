@@ -30,7 +30,6 @@ pub use serve::{Backup, Clock, Doctor, Purge, Restore, Serve};
 pub use trust::Trust;
 pub use verify::Verify;
 
-use crate::bench::BenchArgs;
 use crate::output::shell_word;
 use crate::store;
 
@@ -330,15 +329,6 @@ Examples:
     Restore(Restore),
     /// Erase arguments, results and comments of approvals that ended long ago
     Purge(Purge),
-    /// Run benchmarks on this machine
-    #[command(after_help = "\
-Compare figures within one run only: two runs on a busy machine differ too much.
-
-Examples:
-  countersign bench                                  in a directory of its own, here
-  countersign bench cycle --callers 16 --seconds 5
-  countersign bench cycle --on postgres://postgres@127.0.0.1/bench")]
-    Bench(BenchArgs),
 }
 
 #[cfg(test)]

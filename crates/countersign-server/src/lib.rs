@@ -6,7 +6,6 @@
 pub mod access;
 pub mod agents;
 mod backend;
-mod bench;
 mod chat;
 mod cli;
 mod commands;
@@ -82,10 +81,9 @@ fn block_on_panic() {
 }
 
 fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
-    // Commands for one person need a single thread, since stores bring their own; the service and the benchmark have
-    // many callers.
+    // Commands for one person need a single thread, since stores bring their own; the service has many callers.
     let mut builder = match cli.command {
-        cli::Command::Bench(_) | cli::Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+        cli::Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = builder

@@ -1,7 +1,6 @@
 //! Subcommands, one file each. Each takes the parsed options and an [`Output`], and returns an exit code.
 
 mod backup;
-mod bench;
 mod clock;
 mod decide;
 mod doctor;
@@ -65,7 +64,6 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Policy(command) => policy::run(global, command, output).await,
         Command::Key(command) => key::run(&command, output),
         Command::Hook(command) => hook::run(global, command, output).await,
-        Command::Bench(options) => bench::run(options, cli.global.json, output).await,
     }
 }
 

@@ -331,7 +331,6 @@ fn the_help_is_a_contract() {
       backup     Back up the store to a file; works while a service runs
       restore    Restore a store from a backup; all open approvals in it are cancelled
       purge      Erase arguments, results and comments of approvals that ended long ago
-      bench      Run benchmarks on this machine
       help       Print this message or the help of the given subcommand(s)
 
     Options:

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use countersign::id::{Agent, Person, Tenant};
+use countersign_server::access::{Account, NewToken, Scope};
+use countersign_store::private_file;
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use super::connection::Connection;
-use super::load::{UNLIMITED, arguments};
-use super::{Place, drive, report};
-use crate::access::{Account, NewToken, Scope};
+use crate::BenchArgs;
+use crate::connection::Connection;
+use crate::load::{UNLIMITED, arguments};
+use crate::place::Place;
+use crate::report::{drive, report};
 
 const TOOL: &str = "delete_paddocks";
 /// Limit of streams per caller, which determines the number of callers.
@@ -37,17 +40,18 @@ pub(super) struct Service {
 
 impl Service {
     /// Starts a service on an empty SQLite store, with all its features on.
-    pub(super) async fn start(place: &Place, readers: usize) -> anyhow::Result<Service> {
+    pub(super) async fn start(place: &Place, args: &BenchArgs, readers: usize) -> anyhow::Result<Service> {
+        let program = args.program()?;
         let directory = place.file("http").with_extension("");
         std::fs::remove_dir_all(&directory).ok();
-        crate::private_file::create_folder(&directory)?;
+        private_file::create_folder(&directory)?;
         // Lift the limits: the gate is measured, not its limits.
         let policy = format!("{UNLIMITED}[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
-        crate::private_file::write_new(&directory.join("countersign.toml"), policy.as_bytes())?;
+        private_file::write_new(&directory.join("countersign.toml"), policy.as_bytes())?;
         let config = format!(
             "decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[limits]\nwaits_per_caller = 1000000\n[tools.{TOOL}]\nanswer = \"deleted\"\n"
         );
-        crate::private_file::write_new(&directory.join("countersign-serve.toml"), config.as_bytes())?;
+        private_file::write_new(&directory.join("countersign-serve.toml"), config.as_bytes())?;
         let store = SqliteStore::open(directory.join("countersign.db"), SqliteOptions::default())?;
         let now = countersign::store::Store::now(&store).await?;
         let mut account = Account::new(Person::new("bench")?, vec!["approvers".to_owned()], now);
@@ -60,7 +64,7 @@ impl Service {
             tokens.push(mint(&store, &format!("reader-{reader}"), &[Scope::Read]).await?);
         }
         drop(store);
-        let (child, address) = spawn(&directory).await?;
+        let (child, address) = spawn(&program, &directory).await?;
         let arguments = arguments();
         let arguments = String::from_utf8_lossy(&arguments);
         Ok(Service {
@@ -97,9 +101,9 @@ async fn mint(store: &SqliteStore, name: &str, scopes: &[Scope]) -> anyhow::Resu
     Ok(new.mint(store).await?.text)
 }
 
-async fn spawn(directory: &Path) -> anyhow::Result<(Child, String)> {
+async fn spawn(program: &Path, directory: &Path) -> anyhow::Result<(Child, String)> {
     let directory = std::path::absolute(directory)?;
-    let mut child = Command::new(std::env::current_exe()?)
+    let mut child = Command::new(program)
         .current_dir(&directory)
         .args(["serve", "--listen", "127.0.0.1:0", "--as", "bench", "--config"])
         .arg(directory.join("countersign-serve.toml"))
@@ -133,13 +137,9 @@ pub(super) enum Wanted {
 }
 
 /// Measures whole approvals.
-pub(super) async fn cycle(
-    place: &Place,
-    callers: usize,
-    span: Duration,
-    wanted: Wanted,
-) -> anyhow::Result<Value> {
-    let service = Arc::new(Service::start(place, 0).await?);
+pub(super) async fn cycle(place: &Place, args: &BenchArgs, wanted: Wanted) -> anyhow::Result<Value> {
+    let (callers, span) = (args.callers, args.span());
+    let service = Arc::new(Service::start(place, args, 0).await?);
     let waits: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let proposals: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let mut pairs = Vec::new();
@@ -219,13 +219,14 @@ fn keep(kept: &Mutex<Vec<Duration>>, took: Duration) {
 }
 
 /// Measures reading one approval, alternating with a bare server that returns the same bytes.
-pub(super) async fn get(place: &Place, callers: usize, span: Duration) -> anyhow::Result<Value> {
-    let service = Service::start(place, 0).await?;
+pub(super) async fn get(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
+    let (callers, span) = (args.callers, args.span());
+    let service = Service::start(place, args, 0).await?;
     let mut connection = Connection::open(&service.address).await?;
     let id = service.propose(&mut connection).await?;
     let path = format!("/v1/approvals/{id}");
     let bytes = connection.ask("GET", &path, &service.agent, "").await?;
-    let bare = super::bare::start(bytes).await?;
+    let bare = crate::bare::start(bytes).await?;
     let mut ratios = Vec::new();
     let (mut ours, mut theirs) = (0.0, 0.0);
     for _ in 0..7 {
@@ -265,8 +266,9 @@ async fn rate(address: &str, path: &str, token: &str, callers: usize, span: Dura
 }
 
 /// Measures the memory and CPU use of idle long polls.
-pub(super) async fn waiting(place: &Place, count: usize) -> anyhow::Result<Value> {
-    let service = Service::start(place, 0).await?;
+pub(super) async fn waiting(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
+    let count = args.rows;
+    let service = Service::start(place, args, 0).await?;
     let pid = service.child.id().context("the service is gone")?;
     let mut first = Connection::open(&service.address).await?;
     service.propose(&mut first).await?;
@@ -293,8 +295,9 @@ pub(super) async fn waiting(place: &Place, count: usize) -> anyhow::Result<Value
 
 /// Measures many event streams, a tenth of them stalled: events received by the others, and growth of the service
 /// (F17).
-pub(super) async fn streams(place: &Place, count: usize, span: Duration) -> anyhow::Result<Value> {
-    let service = Service::start(place, count.div_ceil(STREAMS_EACH)).await?;
+pub(super) async fn streams(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
+    let (count, span) = (args.rows, args.span());
+    let service = Service::start(place, args, count.div_ceil(STREAMS_EACH)).await?;
     let pid = service.child.id().context("the service is gone")?;
     let before = resident(pid)?;
     let mut stalled = Vec::new();
@@ -307,7 +310,7 @@ pub(super) async fn streams(place: &Place, count: usize, span: Duration) -> anyh
             .await?;
         match number % 10 {
             0 => stalled.push(connection),
-            _ => reading.push(tokio::spawn(connection.count_events("event: proposed"))),
+            _ => reading.push(tokio::spawn(connection.count_events("proposed"))),
         }
     }
     tokio::time::sleep(Duration::from_millis(500)).await;

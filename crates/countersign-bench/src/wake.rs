@@ -9,9 +9,10 @@ use countersign::gate::{Gate, Until};
 use countersign::store::Store;
 use serde_json::{Value, json};
 
-use super::load::{arguments, decision, gate, hold, submission};
-use super::raw::{cpu_time, parked_task_bytes, resident_bytes};
-use super::{Place, report};
+use crate::load::{arguments, decision, gate, hold, submission};
+use crate::place::Place;
+use crate::raw::{cpu_time, parked_task_bytes, resident_bytes};
+use crate::report::report;
 
 /// Maximum duration of a wait: longer than any benchmark.
 const LONG: Duration = Duration::from_secs(3600);

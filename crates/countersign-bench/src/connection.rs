@@ -1,9 +1,13 @@
 //! A minimal HTTP/1.1 client on one keep-alive connection.
 
 use anyhow::{Context as _, bail};
+use countersign_http_client::events::EventReader;
 use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+/// Largest event in bytes.
+const LARGEST_EVENT: usize = 1024 * 1024;
 
 /// A connection and its read buffer.
 pub(super) struct Connection {
@@ -82,13 +86,16 @@ impl Connection {
         Ok(Some(body))
     }
 
-    /// Reads to the end of the stream and counts lines equal to `line`.
-    pub(super) async fn count_events(mut self, line: &'static str) -> usize {
+    /// Reads to the end of the stream and counts the events of this name. The response's head and the sizes of its
+    /// chunks have no field of an event, so the parser skips them.
+    pub(super) async fn count_events(mut self, name: &'static str) -> usize {
+        let mut events = EventReader::new(LARGEST_EVENT);
         let mut count = 0;
         loop {
-            while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let read: Vec<u8> = self.buffer.drain(..=end).collect();
-                count += usize::from(read.trim_ascii_end() == line.as_bytes());
+            events.push(&self.buffer);
+            self.buffer.clear();
+            while let Ok(Some(event)) = events.next_event() {
+                count += usize::from(event.name.as_deref() == Some(name.as_bytes()));
             }
             match self.stream.read_buf(&mut self.buffer).await {
                 Ok(1..) => {}

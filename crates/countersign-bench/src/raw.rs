@@ -4,16 +4,17 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use countersign_store::private_file;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::report;
+use crate::report::report;
 
 /// Measures appending 4 KiB and syncing.
 pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
     std::fs::create_dir_all(directory)?;
-    let path = crate::private_file::temporary_path(&directory.join("bench-fsync.dat"))?;
-    let mut file = crate::private_file::create_new(&path)?;
+    let path = private_file::temporary_path(&directory.join("bench-fsync.dat"))?;
+    let mut file = private_file::create_new(&path)?;
     let started = Instant::now();
     let mut latencies = Vec::new();
     while started.elapsed() < span {

@@ -11,8 +11,10 @@ use countersign::store::Filter;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use serde_json::{Value, json};
 
-use super::load::{arguments, decision, gate, hold, submission, whole};
-use super::{BenchArgs, Place, report};
+use crate::BenchArgs;
+use crate::load::{arguments, decision, gate, hold, submission, whole};
+use crate::place::Place;
+use crate::report::report;
 
 const AT_ONCE: usize = 256;
 
@@ -144,7 +146,7 @@ fn first_listings<'a>(
             let rows = rows.to_string();
             let mut child = Command::new(&program);
             child
-                .args(["bench", "recover", "--die", "--rows", &rows, "--on"])
+                .args(["recover", "--die", "--rows", &rows, "--on"])
                 .arg(directory);
             child.stderr(std::process::Stdio::null());
             let status = child.status().context("cannot start a child")?;

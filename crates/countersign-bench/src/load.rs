@@ -15,7 +15,7 @@ use countersign::store::Store;
 use countersign::store::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use super::{drive, report};
+use crate::report::{drive, report};
 
 /// Policy text that lifts the limits on agents.
 pub(crate) const UNLIMITED: &str =

@@ -17,7 +17,7 @@ pub(super) struct Bare {
 
 pub(super) async fn start(bytes: String) -> anyhow::Result<Bare> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["bench", "bare"])
+        .arg("bare")
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .kill_on_drop(true)

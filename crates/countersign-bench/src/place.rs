@@ -1,0 +1,97 @@
+//! Location of the measured store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use countersign::store::Store;
+use countersign::store::memory::MemoryStore;
+use countersign_store::postgres::{PostgresOptions, PostgresStore};
+use countersign_store::sqlite::{SqliteOptions, SqliteStore};
+
+/// Location of the measured store.
+pub(crate) enum Place {
+    Memory,
+    Sqlite { directory: PathBuf, ours: bool },
+    Postgres(String),
+}
+
+impl Place {
+    pub(crate) fn new(on: Option<&str>) -> anyhow::Result<Place> {
+        match on {
+            Some("memory") => Ok(Place::Memory),
+            Some(url) if url.starts_with("postgres") => Ok(Place::Postgres(url.to_owned())),
+            Some(directory) => Ok(Place::Sqlite {
+                directory: PathBuf::from(directory),
+                ours: false,
+            }),
+            None => {
+                // In the current directory, so that the person's own disk is measured.
+                let directory = PathBuf::from(format!(".countersign-bench-{}", std::process::id()));
+                std::fs::create_dir(&directory).context("cannot create a directory for the benchmark")?;
+                Ok(Place::Sqlite {
+                    directory,
+                    ours: true,
+                })
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Place::Memory => "memory",
+            Place::Sqlite { .. } => "sqlite",
+            Place::Postgres(_) => "postgres",
+        }
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        match self {
+            Place::Sqlite { directory, .. } => directory.clone(),
+            _ => std::env::temp_dir(),
+        }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory().join(format!("bench-{name}.db"))
+    }
+
+    /// Opens an empty store.
+    pub(crate) async fn open(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
+        if let Place::Sqlite { directory, .. } = self {
+            std::fs::create_dir_all(directory)?;
+            for ending in ["", "-wal", "-shm"] {
+                let mut path = self.file(name).into_os_string();
+                path.push(ending);
+                std::fs::remove_file(path).ok();
+            }
+        }
+        self.reopen(name).await
+    }
+
+    /// Opens the store with its existing content.
+    pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
+        Ok(match self {
+            Place::Memory => Arc::new(MemoryStore::default()),
+            Place::Sqlite { .. } => {
+                // A single process, like a program that embeds the gate.
+                let options = SqliteOptions {
+                    other_processes: false,
+                    ..SqliteOptions::default()
+                };
+                Arc::new(SqliteStore::open(self.file(name), options)?)
+            }
+            Place::Postgres(url) => Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?),
+        })
+    }
+
+    pub(crate) fn clean(&self) {
+        if let Place::Sqlite {
+            directory,
+            ours: true,
+        } = self
+        {
+            std::fs::remove_dir_all(directory).ok();
+        }
+    }
+}
