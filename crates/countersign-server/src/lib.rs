@@ -21,6 +21,7 @@ pub mod http;
 mod identity;
 pub mod inbox;
 mod keys;
+mod links;
 mod mcp;
 mod object;
 mod output;

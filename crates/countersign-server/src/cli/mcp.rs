@@ -89,6 +89,7 @@ impl Mcp {
             ask_client: self.ask_client,
             session_idle: self.session_idle.unwrap_or(SESSION_IDLE),
             permission_prompt: self.permission_prompt,
+            client_folder: None,
             place_words: String::new(),
         }
     }

@@ -17,10 +17,11 @@ use serde_json::value::RawValue;
 use super::answer::Unsent;
 use super::event::{Before, values};
 use super::state::{HookState, Started};
-use super::{Answer, Dialect, Hook, links};
+use super::{Answer, Dialect, Hook};
 use crate::backend::{Backend, Proposal, ProposedCall};
 use crate::duration;
 use crate::failure::Failure;
+use crate::links::ShownPlace;
 use crate::output::once;
 use crate::output::ruling::{HostPermit, Ruling};
 use crate::policy::{self, record};
@@ -38,14 +39,6 @@ const STARTED: &str = "this call was already started, and runs at most once";
 /// Reason for denying a call whose approval names another folder, or none.
 const OTHER_FOLDER: &str = "the approval is not for this working folder. Nothing was run. If the gate is a server, \
                             it may be older than this hook";
-
-/// Reason for denying a call whose folder or links are not those that were shown any more.
-const CHANGED: &str = "the place has changed while the call waited: its folder, or a link in its arguments, does not \
-                       lead where the approval says. Nothing was run. Propose the call again, so that a person sees \
-                       where it leads now";
-/// Reason for denying a call that a person edited to lead through a link.
-const UNSEEN_LINK: &str = "a person changed the arguments, and a path in them leads through a link that the card did \
-                           not show. Nothing was run. Propose the call with the changed path";
 
 /// Proposes a call, waits for a person if it is held, and returns the answer.
 pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
@@ -316,7 +309,15 @@ async fn start(
     if let Some(problem) = cannot_carry(hook.dialect, call, held) {
         return Ok(Some(deny(problem)));
     }
-    if let Some(problem) = changed_place(call, held).await? {
+    let shown = ShownPlace {
+        folder: call.working_folder.clone(),
+        proposed: call.arguments.clone(),
+    };
+    let runs = match held.argument_bytes().filter(|_| held.edited) {
+        Some(bytes) => Arguments::parse(bytes).map_err(|_| not_understood())?,
+        None => call.arguments.clone(),
+    };
+    if let Some(problem) = shown.changed(runs).await {
         return Ok(Some(deny(problem)));
     }
     let mut place = call.place.clone();
@@ -363,28 +364,6 @@ async fn start(
         },
         unsent,
     }))
-}
-
-/// Follows the folder and the links again, directly before the start, and returns why the call must not start if they
-/// differ from those that were shown. The approval remains for the shown place only.
-async fn changed_place(call: &Before, held: &CallView) -> Result<Option<&'static str>, Failure> {
-    let shown = call.working_folder.clone();
-    let proposed = call.arguments.clone();
-    let edited = match held.argument_bytes().filter(|_| held.edited) {
-        Some(bytes) => Some(Arguments::parse(bytes).map_err(|_| not_understood())?),
-        None => None,
-    };
-    let look = move || {
-        let now = |arguments: &Arguments| links::follow(shown.path(), arguments).ok();
-        let is_shown = |now: WorkingFolder| now.links().iter().all(|link| shown.links().contains(link));
-        if now(&proposed).as_ref() != Some(&*shown) {
-            return Some(CHANGED);
-        }
-        let is_unseen = edited.is_some_and(|edited| !now(&edited).is_some_and(is_shown));
-        is_unseen.then_some(UNSEEN_LINK)
-    };
-    let looked = tokio::task::spawn_blocking(look).await;
-    looked.map_err(|error| Failure::error("not_followed", error.to_string()))
 }
 
 /// Returns why an edited call cannot be passed to the coding agent: where arguments are merged, a key that a person

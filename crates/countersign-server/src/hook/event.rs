@@ -15,8 +15,9 @@ use countersign::working_folder::{BadFolder, WorkingFolder};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Dialect, links};
+use super::Dialect;
 use crate::failure::Failure;
+use crate::links;
 
 /// Size limit of an event in bytes. It is this large because an event can contain a tool's result.
 pub const LARGEST_EVENT: usize = 32 * 1024 * 1024;

@@ -12,7 +12,6 @@ mod before;
 mod codex;
 mod dialect;
 mod event;
-mod links;
 pub mod off;
 pub mod settings;
 pub mod splice;

@@ -235,6 +235,7 @@ fn taken_over(server: &Arc<Server>, approval: &Approval) -> Origin {
     Origin {
         server: server.clone(),
         definition: approval.calls.first().and_then(|call| call.definition.hash()),
+        place: Origin::place_of(approval),
         params: None,
         request: Weak::new(),
     }

@@ -14,6 +14,7 @@ use super::frame::{pick, quote};
 use super::gateway::Disposition;
 use super::one_line::OneLine;
 use super::relay::{InFlightCall, Relay};
+use super::upstreams::Origin;
 
 /// Prefix of the names of built-in tools.
 const PREFIX: &str = "countersign_";
@@ -115,6 +116,8 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
     }
     let input = input.map(RawValue::get).ok_or("`input` is missing")?;
     let request = relay.request(name, input.as_bytes().into());
+    let folder = relay.gateway.settings.client_folder.as_deref();
+    let request = relay.gateway.located(request, folder).await?;
     let put = relay
         .gateway
         .put(request)
@@ -155,6 +158,12 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
     if approval.state != State::Approved {
         let _ = gateway.tell(approval.id).await;
         return Err(refused());
+    }
+    let runs = approval.calls.first().map(|call| call.arguments.clone());
+    if let Some((place, runs)) = Origin::place_of(&approval).zip(runs)
+        && let Some(why) = place.changed(runs).await
+    {
+        return Err(why.to_owned());
     }
     let started = gateway.gate.start(&gateway.tenant, id).await;
     let permit = started

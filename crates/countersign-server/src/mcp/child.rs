@@ -24,6 +24,7 @@ use super::server::{Gone, Upstream};
 use crate::environment;
 use crate::failure::{Exit, Failure};
 use crate::group::Group;
+use crate::links;
 
 /// Offset that shells add to a signal's number to make an exit code.
 const SIGNAL: i32 = 128;
@@ -118,15 +119,23 @@ pub struct Launch {
 }
 
 /// Sends messages to the process's standard input.
-struct Input(mpsc::WeakSender<OneLine>);
+struct Input {
+    messages: mpsc::WeakSender<OneLine>,
+    /// The folder of the process, which is ours.
+    folder: String,
+}
 
 impl Upstream for Input {
     fn send(&self, frame: OneLine) -> BoxFuture<'_, Result<(), Gone>> {
         async move {
-            let sender = self.0.upgrade().ok_or(Gone)?;
+            let sender = self.messages.upgrade().ok_or(Gone)?;
             sender.send(frame).await.map_err(|_| Gone)
         }
         .boxed()
+    }
+
+    fn working_folder(&self) -> Option<&str> {
+        Some(&self.folder)
     }
 }
 
@@ -137,6 +146,7 @@ impl Child {
             .words
             .split_first()
             .ok_or_else(|| Failure::usage("there is no server to start").hint("write it behind `--`"))?;
+        let folder = links::current_folder()?;
         let started = Command::new(program)
             .args(arguments)
             .env_clear()
@@ -163,7 +173,10 @@ impl Child {
         };
         let (input, messages) = mpsc::channel(lines::QUEUE);
         tokio::spawn(lines::write_all(messages, stdin));
-        let way = Box::new(Input(input.downgrade()));
+        let way = Box::new(Input {
+            messages: input.downgrade(),
+            folder,
+        });
         let child = Child {
             input,
             closing,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use countersign::approval::{Approval, SharedApproval};
-use countersign::call::RefusalReason;
+use countersign::call::{Arguments, RefusalReason};
 use countersign::executor::Permit;
 use countersign::gate::{Gate, Ruled, Submission, SubmitError, SubmittedCall, Until, Waited};
 use countersign::hash::Hash;
@@ -18,6 +18,7 @@ use countersign::provenance::VouchedConversation;
 use countersign::registry::{Entry, Kind};
 use countersign::state::State;
 use countersign::store::{Filter, StoreError};
+use countersign::working_folder::WorkingFolder;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +27,7 @@ use super::lease::Lease;
 use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};
+use crate::links;
 
 /// How many approvals are searched for the same call.
 pub const LOOKS_BACK: usize = 200;
@@ -92,6 +94,8 @@ pub struct ToolCallRequest {
     pub arguments: Arc<[u8]>,
     /// The hash of the tool's definition.
     pub definition: Option<Hash>,
+    /// The folder that the call runs in, with the links in its arguments, if that is on this machine.
+    pub working_folder: Option<Arc<WorkingFolder>>,
     /// Earlier answers to this client.
     pub seen: Arc<Seen>,
 }
@@ -186,6 +190,36 @@ impl Gateway {
         }
     }
 
+    /// Follows the links in the arguments of a call that runs in this folder. A call that passes and names no places is
+    /// left as it is. Returns why the call cannot be proposed if its links do not fit on a card.
+    pub async fn located(
+        &self,
+        request: ToolCallRequest,
+        folder: Option<&str>,
+    ) -> Result<ToolCallRequest, String> {
+        let policy = self.gate.policy();
+        let needs_links = |request: &ToolCallRequest| {
+            policy.compares_places(&request.tool)
+                || policy.is_slow(&request.tool, request.arguments.len())
+                || self.holds(request)
+        };
+        let Some(folder) = folder.filter(|_| needs_links(&request)) else {
+            return Ok(request);
+        };
+        // The gate refuses arguments that cannot be read, with the reason.
+        let Ok(arguments) = Arguments::parse(request.arguments.clone()) else {
+            return Ok(request);
+        };
+        let folder = folder.to_owned();
+        let followed = tokio::task::spawn_blocking(move || links::follow(&folder, &arguments)).await;
+        let followed = followed.map_err(|error| format!("its links cannot be followed: {error}"))?;
+        let working_folder = followed.map_err(|problem| problem.to_string())?;
+        Ok(ToolCallRequest {
+            working_folder: Some(Arc::new(working_folder)),
+            ..request
+        })
+    }
+
     /// Returns true if the policy holds the call.
     pub fn holds(&self, request: &ToolCallRequest) -> bool {
         let asked = CallRequest {
@@ -194,7 +228,7 @@ impl Gateway {
             definition: Definition::read(request.definition),
             salt: &[],
             before: None,
-            working_folder: None,
+            working_folder: request.working_folder.as_deref(),
         };
         matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }
@@ -210,7 +244,7 @@ impl Gateway {
             arguments: request.arguments,
             definition: Definition::read(request.definition),
             secret: None,
-            working_folder: None,
+            working_folder: request.working_folder,
         };
         let submission = Submission {
             tenant: self.tenant.clone(),
@@ -407,6 +441,7 @@ pub fn is_same(request: &ToolCallRequest, approval: &Approval) -> bool {
     call.tool.as_str() == request.tool
         && *proposed.as_bytes() == *request.arguments
         && call.definition == Definition::read(request.definition)
+        && call.working_folder == request.working_folder
         && approval.requester == request.requester
         && approval.on_behalf_of == request.on_behalf_of
         && approval.erased_at.is_none()

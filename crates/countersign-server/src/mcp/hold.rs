@@ -46,6 +46,7 @@ impl Relay {
         let origin = Origin {
             server: self.server.clone(),
             definition,
+            place: Origin::place_of(&approval),
             params: Some(without_round(&call.params, call.brings_ours())),
             request: Arc::downgrade(&request),
         };

@@ -81,7 +81,7 @@ use crate::output::{self, Output};
 use crate::policy::record::Change;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
-use crate::{backend, environment, identity, policy, store};
+use crate::{backend, environment, identity, links, policy, store};
 use gateway::Gateway;
 use http::{Callers, Heard, HttpTarget, HttpUpstream};
 use lease::{LEASE, Lease};
@@ -138,6 +138,11 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         startup::run_of_all(&specs)?,
         Settings {
             place_words: place_words(global),
+            // A client starts its servers in its own folder.
+            client_folder: match listener {
+                None if options.permission_prompt => Some(links::current_folder()?),
+                _ => None,
+            },
             ..options.settings()
         },
         Lease::new(options.lease.unwrap_or(LEASE), hash, names)?,

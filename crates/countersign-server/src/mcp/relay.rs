@@ -447,6 +447,7 @@ impl Relay {
             tool,
             arguments,
             definition: None,
+            working_folder: None,
             seen: self.seen.clone(),
         }
     }

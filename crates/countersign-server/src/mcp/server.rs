@@ -49,6 +49,11 @@ pub trait Upstream: Send + Sync + 'static {
         false
     }
 
+    /// Returns the folder that the server runs in, if it runs on this machine.
+    fn working_folder(&self) -> Option<&str> {
+        None
+    }
+
     /// Sets the headers of all later messages, on transports that have headers.
     fn set_headers(&self, _headers: Vec<(HeaderName, HeaderValue)>) {}
 }
@@ -157,6 +162,11 @@ impl Server {
     /// Sets the headers of our messages, on transports that have headers.
     pub fn set_headers(&self, headers: Vec<(HeaderName, HeaderValue)>) {
         self.upstream.set_headers(headers);
+    }
+
+    /// Returns the folder that the server runs in, if it runs on this machine.
+    pub fn working_folder(&self) -> Option<&str> {
+        self.upstream.working_folder()
     }
 
     /// Marks the handshake as done.

@@ -26,6 +26,8 @@ pub struct Settings {
     pub session_idle: Duration,
     /// Whether the tool for `--permission-prompt-tool` is offered.
     pub permission_prompt: bool,
+    /// Folder of a client on this machine, for the links in its permission prompts; `None` for clients over HTTP.
+    pub client_folder: Option<String>,
     /// Option that names the store in commands that are suggested to people, with a blank before it; may be empty.
     pub place_words: String,
 }

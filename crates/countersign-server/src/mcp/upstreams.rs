@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use countersign::approval::Approval;
 use countersign::executor::{Executor, LARGEST_RESULT, Outcome, Permit};
 use countersign::hash::Hash;
 use countersign::id::{ApprovalId, ToolName};
@@ -19,6 +20,7 @@ use super::call;
 use super::frame::{Frame, pick, quote};
 use super::server::{Lost, Server};
 use super::server_task::ServerTask;
+use crate::links::ShownPlace;
 
 /// Member under which a server's JSON-RPC error is kept; results have no such member.
 pub const ERROR: &str = "jsonrpcError";
@@ -34,10 +36,23 @@ pub struct Origin {
     pub server: Arc<Server>,
     /// The hash of the tool's definition when it was proposed.
     pub definition: Option<Hash>,
+    /// The folder and the links that the card shows, if the call runs on this machine.
+    pub place: Option<ShownPlace>,
     /// The client's parameters; `None` if another process proposed the call.
     pub params: Option<Bytes>,
     /// Alive while the client's request is unanswered.
     pub request: std::sync::Weak<()>,
+}
+
+impl Origin {
+    /// Returns the place that the card of an approval shows.
+    pub fn place_of(approval: &Approval) -> Option<ShownPlace> {
+        let call = approval.calls.first()?;
+        Some(ShownPlace {
+            folder: call.working_folder.clone()?,
+            proposed: call.original.as_ref().unwrap_or(&call.arguments).clone(),
+        })
+    }
 }
 
 /// All upstream servers, as the gate's executor.
@@ -212,6 +227,14 @@ async fn run(permit: &Permit, origin: &Origin) -> Ran {
     let definition = server.tools.get(tool).and_then(|listed| listed.definition);
     if definition != origin.definition {
         return not_sent("the tool's definition is no longer the one that was shown");
+    }
+    if let Some(place) = origin.place.clone() {
+        if server.working_folder() != Some(place.folder.path()) {
+            return not_sent("the server runs in another folder than the one that was shown");
+        }
+        if let Some(why) = place.changed(permit.arguments().clone()).await {
+            return not_sent(why);
+        }
     }
     let Some(params) = params(permit, origin, tool) else {
         return not_sent("its parameters cannot be read");

@@ -22,6 +22,7 @@ mod hostile;
 mod http;
 mod init;
 mod later;
+mod links;
 mod modern;
 mod owner;
 mod passes;

@@ -366,6 +366,11 @@ impl Policy {
         self.tools.get(tool).map(|tool| &tool.act)
     }
 
+    /// Returns true if arguments of this tool name files that are compared with sensitive places.
+    pub fn compares_places(&self, tool: &str) -> bool {
+        self.tools.get(tool).is_some_and(|tool| tool.places.is_some())
+    }
+
     /// Returns true if ruling on a call may take so long that it should not run on an async worker thread.
     pub fn is_slow(&self, tool: &str, argument_bytes: usize) -> bool {
         const SLOW_FROM: usize = 2048;

@@ -106,6 +106,16 @@ impl Relay {
             session: self.gateway.lease.session(self.server.number_here),
             ..self.request(self.server.qualified(&call.tool), call.arguments.clone())
         };
+        let request = match self.gateway.located(request, self.server.working_folder()).await {
+            Ok(request) => request,
+            Err(problem) => {
+                let _ = in_flight
+                    .back
+                    .send(form.failure(&format!("nothing was run: {problem}")))
+                    .await;
+                return None;
+            }
+        };
         if let Some(wanted) = call.continues()
             && self.gateway.holds(&request)
         {

@@ -1,16 +1,20 @@
 //! Follows the paths in a call's arguments, so that a link to a sensitive file is held like the file itself.
 //!
-//! Input: the working folder and the arguments. Output: the working folder with every path that leads elsewhere.
+//! Input: the working folder and the arguments. Output: the working folder with every path that leads elsewhere, and
+//! before the start whether that is still so. Used by all surfaces whose calls run on this machine.
 //! A path need not exist: what exists of it is followed, as for a file that is about to be written. Hard links, mounts,
 //! and names that a shell puts together are not detected, and a link can be replaced after it was followed.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use countersign::call::Arguments;
 use countersign::json::{self, Kind};
 use countersign::working_folder::{BadFolder, HOME, LONGEST_PATH, Link, WorkingFolder};
+
+use crate::failure::Failure;
 
 /// Maximum number of paths that are followed for one call.
 const MOST_FOLLOWED: usize = 1000;
@@ -21,6 +25,53 @@ const SEPARATORS: &str = "\"'`;|&<>()=,{}";
 
 /// Arguments that name the folder which a tool's patterns begin in.
 const BASES: [&str; 3] = ["/path", "/dir_path", "/directory"];
+
+/// Reason for denying a call whose folder or links are not those that were shown any more.
+const CHANGED: &str = "the place has changed while the call waited: its folder, or a link in its arguments, does not \
+                       lead where the approval says. Nothing was run. Propose the call again, so that a person sees \
+                       where it leads now";
+/// Reason for denying a call that a person edited to lead through a link.
+const UNSEEN_LINK: &str = "a person changed the arguments, and a path in them leads through a link that the card did \
+                           not show. Nothing was run. Propose the call with the changed path";
+
+/// The place that a card shows.
+#[derive(Clone)]
+pub struct ShownPlace {
+    pub folder: Arc<WorkingFolder>,
+    /// The arguments as they were proposed, in which the links were found.
+    pub proposed: Arguments,
+}
+
+impl ShownPlace {
+    /// Follows the folder and the links again, and returns why the call must not start if they differ from those that
+    /// were shown. `runs` are the arguments that would run; a person may have edited them.
+    pub async fn changed(self, runs: Arguments) -> Option<&'static str> {
+        let look = move || {
+            let now = |arguments: &Arguments| follow(self.folder.path(), arguments).ok();
+            let is_shown = |now: WorkingFolder| {
+                let mut links = now.links().iter();
+                links.all(|link| self.folder.links().contains(link))
+            };
+            if now(&self.proposed).as_ref() != Some(&*self.folder) {
+                return Some(CHANGED);
+            }
+            (!now(&runs).is_some_and(is_shown)).then_some(UNSEEN_LINK)
+        };
+        // A look that fails has seen nothing, so the call must not start.
+        let looked = tokio::task::spawn_blocking(look).await;
+        looked.unwrap_or(Some(CHANGED))
+    }
+}
+
+/// Returns the folder of this process as text, or fails if there is none.
+pub fn current_folder() -> Result<String, Failure> {
+    let folder = std::env::current_dir();
+    let folder = folder
+        .map_err(|error| Failure::error("no_folder", format!("cannot read the current folder: {error}")))?;
+    let no_text = |_| Failure::error("no_folder", "the name of the current folder is not UTF-8");
+    let named = folder.into_os_string().into_string().map_err(no_text);
+    named.map_err(|failure| failure.hint("start it in another folder"))
+}
 
 /// Returns the working folder with the links that the arguments name.
 pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadFolder> {
