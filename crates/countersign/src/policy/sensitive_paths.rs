@@ -15,20 +15,25 @@ use crate::working_folder::{HOME, WorkingFolder};
 
 /// Built-in patterns of files and folders, in lower case, separated by blanks. `*` matches any characters within one
 /// path component. A pattern that begins with `/` is matched from the root, any other at every component of a path, so
-/// that a folder covers everything in it. In order: settings with passwords or tokens, keys, shell history, system
-/// files.
+/// that a folder covers everything in it. In order: settings with passwords or tokens, our own files, keys, histories,
+/// system files, disks and memory.
 const SENSITIVE: &str = "
     .env* *.env .npmrc .yarnrc* .pypirc .netrc _netrc .pgpass pgpass.conf .my.cnf .mylogin.cnf .git-credentials .htpasswd
     .s3cfg .boto .vault-token .dockercfg rclone.conf .docker/config.json .kube/config kubeconfig* .aws/credentials
     .aws/config .aws/sso .aws/cli .azure gcloud application_default_credentials.json service-account*.json gh/hosts.yml
     glab-cli .cargo/credentials* .gem/credentials .terraform.d *.tfstate* *.tfvars .m2/settings*.xml
     .gradle/gradle.properties .config/gcloud .claude/.credentials* .gemini/oauth_creds.json credentials credentials.* .credentials* *_creds.json .codex/auth.json secrets.y*ml
-    secrets.json secrets.toml /run/secrets /var/run/secrets .countersign countersign*.db*
+    secrets.json secrets.toml /run/secrets /var/run/secrets .databrickscfg .snowsql .config/doctl .config/stripe .fly
+    .config/ngrok .ngrok2 ngrok.yml .claude.json* .wgetrc wp-config*.php /etc/kubernetes /etc/rancher
+    .countersign countersign*.db* .local/state/countersign .config/countersign
     .ssh id_rsa* id_dsa* id_ecdsa* id_ed25519* *.pem *.key *.p12 *.pfx *.ppk *.jks *.keystore *.kdbx .gnupg
-    .password-store key4.db logins.json login*data cookies.sqlite
-    .*_history
+    .password-store key4.db logins.json login*data cookies.sqlite /etc/ssh/ssh_host_* ssh_host_*_key* sops/age
+    .local/share/keyrings .xauthority*
+    .*_history fish_history .viminfo*
     /etc/shadow* /etc/gshadow* /etc/sudoers* /proc/*/environ /proc/*/mem /proc/*/fd /proc/*/root /proc/*/cmdline
-    /proc/*/task /proc/kcore /dev/mem
+    /proc/*/task /proc/kcore
+    /dev/mem /dev/kmem /dev/port /dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* /dev/loop*
+    /dev/mapper /dev/block /dev/disk* /dev/rdisk*
 ";
 /// Folders above sensitive places, beside those that a pattern names itself (`.aws` of `.aws/credentials`). A path that
 /// ends at one of them is held, since a search there would read those.
@@ -656,6 +661,12 @@ mod tests {
             /proc/self/environ  /proc/12/environ  /proc/self/root/home/a/x  /etc/shadow  x.vault  /srv/keys/a
             ../../../../etc/shadow  ../../../../proc/self/environ  ../../../../srv/keys/a  a/../../../../etc/shadow  ..\..\..\etc\shadow
             /proc/self/task/1/environ  /proc/self/task/self/environ  /proc/self/task  /proc/1/task/1
+            /etc/ssh/ssh_host_rsa_key  /backup/ssh_host_ed25519_key  /etc/kubernetes/admin.conf  /etc/rancher/k3s/k3s.yaml
+            ~/.config/sops/age/keys.txt  ~/.local/share/fish/fish_history  ~/.local/share/keyrings/login.keyring  ~/.databrickscfg
+            ~/.snowsql/config  ~/.config/doctl/config.yaml  ~/.config/stripe/config.toml  ~/.fly/config.yml  ~/.config/ngrok/ngrok.yml
+            ~/.ngrok2/ngrok.yml  ~/.claude.json  ~/.wgetrc  ~/.viminfo  ~/.Xauthority  /srv/www/wp-config.php  /dev/sda  /dev/sda1
+            /dev/nvme0n1p2  /dev/vda  /dev/mem  /dev/kmem  /dev/mapper/root  /dev/disk/by-label/root  /dev/disk0  /dev/dm-0
+            ~/.local/state/countersign/hooks/a.started  ~/.config/countersign/trusted.json  ~/.config/countersign/coding-agents.toml
             ~/.bash_history  countersign.db  /h/.gnupg/x  /var/run/secrets/x  /h/.cargo/credentials.toml  /h/Login Data
         ";
         let filters = r"
@@ -666,6 +677,7 @@ mod tests {
         ";
         let folders = "
             /  /home  /home/ana  /home/ana/  /root  ~  $HOME  /Users/ana  /proc/self  ~/**  /home/ana/**/*
+            /etc/ssh  ~/.local/state  ~/.local/share  ~/.config/sops  /dev
             /h/.aws  ~/.kube  ~/.docker/  ~/.claude  ~/.codex  ~/.gemini  ~/.cargo  ~/.m2  ~/.config  ~/.config/gh  /run  /srv
             ~/.aws/**  ..  ../..  ../../../../etc  ../../../../root
         ";
@@ -699,6 +711,8 @@ mod tests {
             ../sibling/src/lib.rs  ../Cargo.toml  ../../docs/a.md  /p/../q/a.rs  /srv/www/a  /run/lock/a  ~/.cargo/registry/src/a.rs
             /p/.github/workflows/ci.yml  id_generator.rs  monkey.rs  .gitignore  .eslintrc.json  Cargo.toml  config  **/config  */config.json
             file:///p/src/main.rs  file:///p/a%20b.rs  file:///p/100%25.md  file://localhost/p/a.rs?x#y  https://x.example/a%20b
+            /etc/ssh/ssh_config  /dev/null  /dev/stdin  /dev/shm/a  /usr/share/keyrings/a.gpg  fly.toml  wp-content/a.php  /p/age/a.rs
+            ~/src/countersign  ~/src/countersign/src/hooks/a.rs  docs/history.md  ~/.local/bin/a  ~/.local/share/app/a
             100 %25  %zz  a%ff  content  files_with_matches  cargo test  process.env.HOME  /p/${x}/a.rs  /etc/hosts
         ";
         assert!(!found(""));
