@@ -5,23 +5,20 @@
 //! A path need not exist: what exists of it is followed, as for a file that is about to be written. Hard links, mounts,
 //! and names that a shell puts together are not detected, and a link can be replaced after it was followed.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use countersign::call::Arguments;
 use countersign::json::{self, Kind};
-use countersign::working_folder::{BadFolder, HOME, LONGEST_PATH, Link, WorkingFolder};
+use countersign::path_names;
+use countersign::working_folder::{BadFolder, HOME, Link, WorkingFolder};
 
 use crate::failure::Failure;
 
-/// Maximum number of paths that are followed for one call.
-const MOST_FOLLOWED: usize = 1000;
 /// Maximum number of links that lead to one place, as in the kernel.
 const MOST_HOPS: usize = 40;
-/// Characters between the words of a command line, or the choices of a pattern, besides white space.
-const SEPARATORS: &str = "\"'`;|&<>()=,{}";
 
 /// Arguments that name the folder which a tool's patterns begin in.
 const BASES: [&str; 3] = ["/path", "/dir_path", "/directory"];
@@ -89,22 +86,16 @@ pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadF
     let named = named.map(|(_, text)| Base::new(start.join(text)));
     let named: Vec<Base> = named.filter(|base| base.plain != start.plain).collect();
     let bases: Vec<&Base> = std::iter::once(&start).chain(&named).collect();
-    let mut names: Vec<&str> = Vec::new();
-    for name in texts
-        .iter()
-        .flat_map(|(_, text)| names_in(text))
-        .take(MOST_FOLLOWED)
-    {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let mut seen = HashSet::new();
+    // The policy holds a call with a text that is too long.
+    let names = texts.iter().filter_map(|(_, text)| path_names::names_in(text));
+    let names: Vec<String> = names.flatten().filter(|name| seen.insert(name.clone())).collect();
     let home = unusual_home().filter(|home| {
-        let is_named = |name: &&str| bases.iter().any(|base| base.leads_to(name, home));
+        let is_named = |name: &String| bases.iter().any(|base| base.leads_to(name, home));
         is_at(&start.real, home) || names.iter().any(is_named)
     });
     links.extend(home.map(|home| link(HOME, &home)));
-    for name in names {
+    for name in &names {
         let targets = bases.iter().flat_map(|base| base.targets(name));
         for link in targets.map(|target| link(name, &target)) {
             if !links.contains(&link) {
@@ -187,14 +178,6 @@ fn is_at(path: &Path, folder: &Path) -> bool {
     let is_wild = |name: &std::ffi::OsStr| name.to_string_lossy().chars().all(|c| "*?.".contains(c));
     let rest = path.strip_prefix(folder);
     rest.is_ok_and(|rest| rest.iter().all(is_wild))
-}
-
-/// Returns a text and its words, as far as they can be paths.
-fn names_in(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|c: char| c.is_whitespace() || SEPARATORS.contains(c));
-    let is_path = |name: &&str| !name.is_empty() && !name.contains('\0');
-    let all = std::iter::once(text).chain(words.filter(move |word| *word != text));
-    all.filter(move |name| text.len() <= LONGEST_PATH && is_path(name))
 }
 
 /// Follows the links of an absolute path, one component after the other, as the kernel does. What does not exist is

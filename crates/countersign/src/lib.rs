@@ -72,6 +72,7 @@ pub mod id;
 pub mod json;
 pub mod log;
 pub mod name;
+pub mod path_names;
 pub mod policy;
 pub mod prompt;
 pub mod provenance;

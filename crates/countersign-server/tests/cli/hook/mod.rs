@@ -12,6 +12,7 @@ mod life;
 mod policy;
 mod record;
 mod search;
+mod words;
 
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,78 @@
+//! Paths within commands and long texts: read as a shell reads them, followed through links, and held when in doubt.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use super::folder::{project, read};
+use super::*;
+
+const PASSES: &str = "[agents]\nmost_pending = \"unlimited\"\n[tools.Bash]\neffect = \"read\"\nplaces = [\"command\"]\n\
+                      [tools.Look]\neffect = \"read\"\nplaces = [\"*\"]\n[tools.Write]\neffect = \"write\"\n";
+
+#[test]
+fn x81_a_path_with_spaces_in_a_command_is_followed() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    place.write("countersign.toml", PASSES);
+    std::fs::write(ssh.join("config"), "key").unwrap();
+    std::fs::create_dir(project.join("plain folder")).unwrap();
+    symlink(&ssh, project.join("my notes")).unwrap();
+    symlink("plain folder", project.join("other folder")).unwrap();
+    for (id, (command, expected)) in [
+        ("cat 'my notes/config'", true),
+        ("cat \"my notes/config\"", true),
+        ("cat my\\ notes/config", true),
+        ("cat my\" \"notes/config", true),
+        ("cat --file='my notes/config'", true),
+        ("head -n1 <'my notes'/config | tail", true),
+        ("cat 'other folder/a'", false),
+        ("cat plain\\ folder/a", false),
+        ("cargo test", false),
+        // A shell may read these in another way.
+        ("cat 'my notes", true),
+        ("cat $'my\\x20notes/config'", true),
+        ("echo \"$(cat \"my notes/config\")\"", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, &project, id, "Bash", &json!({ "command": command }));
+        assert_eq!(held, expected, "{command}: {notes}");
+        assert!(
+            !held || notes.contains("leads to") || notes.contains("another way"),
+            "{notes}"
+        );
+    }
+}
+
+#[test]
+fn x81_what_is_too_long_to_follow_is_held() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    place.write("countersign.toml", PASSES);
+    symlink(&ssh, project.join("notes")).unwrap();
+    let words = |count: usize| {
+        (0..count)
+            .map(|at| format!("w{at}"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    for (id, (text, expected)) in [
+        (format!("{} notes/config", words(500)), "leads to"),
+        (words(500), ""),
+        (format!("{} notes/config", words(1000)), "too long to follow"),
+        (format!("{} notes/config", "x".repeat(5000)), "too long to follow"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, &project, id, "Look", &json!({ "query": text }));
+        assert_eq!(held, !expected.is_empty(), "{notes}");
+        assert!(notes.contains(expected), "{notes}");
+    }
+    // Many words in one argument hide no link in another.
+    let input = json!({"content": words(1500), "file_path": "notes/authorized_keys"});
+    let (held, notes) = read(&place, &project, 10, "Write", &input);
+    assert!(held && notes.contains("leads to"), "{notes}");
+}

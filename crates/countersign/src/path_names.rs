@@ -1,0 +1,208 @@
+//! Names of files in a text, which may be a path, a filter or a shell command.
+//!
+//! Input: one text of a call's arguments. Output: everything in it that can be a path: the text itself, its words as
+//! they are written, and its words as a POSIX shell reads them, without quotes and backslashes.
+//! Not here: variables, substitutions and wildcards, which only a shell can resolve.
+
+use std::collections::HashSet;
+
+/// Maximum length in bytes of a text that is searched for names.
+pub const LONGEST_TEXT: usize = 4096;
+/// Maximum number of names in one text.
+pub const MOST_NAMES: usize = 1000;
+/// Characters between the words of a command line, or the choices of a pattern, besides white space.
+const SEPARATORS: &str = "\"'`;|&<>()=,{}";
+/// Characters that end a word in a shell, besides white space.
+const OPERATORS: &str = ";|&<>()`";
+
+/// Returns the names in a text, each once, the text itself first; `None` if the text is too long or has too many.
+pub fn names_in(text: &str) -> Option<Vec<String>> {
+    if text.len() > LONGEST_TEXT {
+        return None;
+    }
+    let written = text.split(|c: char| c.is_whitespace() || SEPARATORS.contains(c));
+    let read = ShellWords::read(text).words;
+    let is_path = |name: &str| !name.is_empty() && !name.contains('\0');
+    let mut seen = HashSet::new();
+    let all = std::iter::once(text).chain(written);
+    let all = all.map(str::to_owned).chain(read).filter(|name| is_path(name));
+    let names: Vec<String> = all.filter(|name| seen.insert(name.clone())).collect();
+    (names.len() <= MOST_NAMES).then_some(names)
+}
+
+/// A text as a POSIX shell reads it.
+pub(crate) struct ShellWords {
+    /// The words without quotes and backslashes; of `--name=value`, also the value.
+    pub(crate) words: Vec<String>,
+    /// False if a shell may read the text in another way: quotes that do not end, `$'…'`, a substitution within quotes,
+    /// backslashes within backticks, or a here-document with quotes.
+    pub(crate) is_sure: bool,
+}
+
+impl ShellWords {
+    pub(crate) fn read(text: &str) -> ShellWords {
+        let mut reader = Reader::default();
+        let mut rest = text.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '\\' => reader.escaped(rest.next()),
+                '\'' => reader.single_quoted(&mut rest),
+                '"' => reader.double_quoted(&mut rest),
+                // `$'…'` has escapes of its own.
+                '$' if rest.peek() == Some(&'\'') => reader.is_unsure = true,
+                c if c.is_whitespace() || OPERATORS.contains(c) => reader.end_word(),
+                c => reader.push(c),
+            }
+        }
+        reader.end_word();
+        // In a here-document, and within backticks, quotes and backslashes mean something else. Comments count as text:
+        // an apostrophe there leaves a quote open.
+        let is_here_document = text.contains("<<") && text.contains(['\'', '"', '\\']);
+        let is_unsure = reader.is_unsure || is_here_document || text.contains('`') && text.contains('\\');
+        ShellWords {
+            words: reader.words,
+            is_sure: !is_unsure,
+        }
+    }
+}
+
+/// A shell's reading of a text so far.
+#[derive(Default)]
+struct Reader {
+    words: Vec<String>,
+    word: String,
+    /// Length of the word up to the end of its first `=` outside quotes.
+    value_at: Option<usize>,
+    is_unsure: bool,
+}
+
+type Rest<'t> = std::iter::Peekable<std::str::Chars<'t>>;
+
+impl Reader {
+    fn push(&mut self, c: char) {
+        self.word.push(c);
+        if c == '=' && self.value_at.is_none() {
+            self.value_at = Some(self.word.len());
+        }
+    }
+
+    /// Adds a character behind a backslash. An escaped line end joins two lines.
+    fn escaped(&mut self, c: Option<char>) {
+        match c {
+            Some('\n') => {}
+            Some(c) => self.word.push(c),
+            None => self.is_unsure = true,
+        }
+    }
+
+    fn single_quoted(&mut self, rest: &mut Rest<'_>) {
+        for c in rest {
+            match c {
+                '\'' => return,
+                c => self.word.push(c),
+            }
+        }
+        self.is_unsure = true;
+    }
+
+    fn double_quoted(&mut self, rest: &mut Rest<'_>) {
+        while let Some(c) = rest.next() {
+            let next = rest.peek().copied();
+            match (c, next) {
+                ('"', _) => return,
+                // Within double quotes, a backslash escapes only these.
+                ('\\', Some('$' | '`' | '"' | '\\' | '\n')) => self.escaped(rest.next()),
+                ('`', _) | ('$', Some('(' | '{')) => {
+                    // A substitution has quotes of its own.
+                    self.is_unsure = true;
+                    self.word.push(c);
+                }
+                _ => self.word.push(c),
+            }
+        }
+        self.is_unsure = true;
+    }
+
+    fn end_word(&mut self) {
+        let value = self.value_at.take().and_then(|at| self.word.get(at..));
+        let value = value.filter(|value| !value.is_empty()).map(str::to_owned);
+        let word = std::mem::take(&mut self.word);
+        if !word.is_empty() {
+            self.words.push(word);
+        }
+        // curl reads the file of `-F name=@file`.
+        let behind_at = value.as_deref().and_then(|value| value.strip_prefix('@'));
+        let behind_at = behind_at.map(str::to_owned);
+        self.words.extend(value);
+        self.words.extend(behind_at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        let read = ShellWords::read(text);
+        assert_eq!(read.words, expected, "{text}");
+        assert!(read.is_sure, "{text}");
+    }
+
+    #[test]
+    fn x81_words_are_read_as_a_shell_reads_them() {
+        check("cat a b", &["cat", "a", "b"]);
+        check(r#"cat "my keys/a" 'my notes'"#, &["cat", "my keys/a", "my notes"]);
+        check(r"cat my\ keys/a", &["cat", "my keys/a"]);
+        check(r#"cat .e"n"v a''b \'"#, &["cat", ".env", "ab", "'"]);
+        check(r#"cat "a\"b" "a\b" 'a\b'"#, &["cat", "a\"b", r"a\b", r"a\b"]);
+        check("cat a\\\nb", &["cat", "ab"]);
+        check("a;b|c&&d>e<f (g)", &["a", "b", "c", "d", "e", "f", "g"]);
+        check(
+            r#"x --key="my key" -F f=@"my file""#,
+            &[
+                "x",
+                "--key=my key",
+                "my key",
+                "-F",
+                "f=@my file",
+                "@my file",
+                "my file",
+            ],
+        );
+        check("echo \"$HOME/my keys\"", &["echo", "$HOME/my keys"]);
+        check("cat 'a'\n", &["cat", "a"]);
+        check("grep 'a$' b", &["grep", "a$", "b"]);
+    }
+
+    #[test]
+    fn x81_a_text_that_a_shell_may_read_otherwise_is_unsure() {
+        for text in [
+            "cat 'a",
+            "cat \"a",
+            "cat a\\",
+            r"cat $'\x2eenv'",
+            r#"cat "$(cat "my file")""#,
+            r#"cat "`cat x`""#,
+            r#"cat "${x:-"a b"}""#,
+            r"cat `echo \\.env`",
+            "cat <<E\nit's\nE",
+            "ls # don't",
+        ] {
+            assert!(!ShellWords::read(text).is_sure, "{text}");
+        }
+    }
+
+    #[test]
+    fn x81_names_are_the_text_and_its_words_up_to_a_limit() {
+        let names = names_in(r#"cat "my keys/a""#).unwrap();
+        for name in [r#"cat "my keys/a""#, "my", "keys/a", "my keys/a"] {
+            assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
+        }
+        assert_eq!(names_in("a").unwrap(), ["a"]);
+        assert!(names_in("").unwrap().is_empty());
+        assert!(names_in(&"a".repeat(LONGEST_TEXT + 1)).is_none());
+        let many: Vec<String> = (0..MOST_NAMES).map(|number| number.to_string()).collect();
+        assert!(names_in(&many.join(" ")).is_none());
+    }
+}
