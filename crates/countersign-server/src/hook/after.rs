@@ -1,5 +1,7 @@
 //! Handles the event after a tool call: records the outcome of a call that a hook started.
 
+use countersign::executor::Outcome;
+
 use super::Hook;
 use super::event::After;
 use super::state::HookState;
@@ -7,17 +9,29 @@ use crate::backend::Backend;
 use crate::failure::Failure;
 use crate::store::Missing;
 
-/// Records the outcome of a call. Does nothing for a call without a saved permit, such as a read that passed.
-pub async fn record(hook: &Hook<'_>, end: &After) -> Result<(), Failure> {
+/// Outcome of a call that the coding agent reports with other arguments than were allowed. Which of the two ran is not
+/// known here.
+const OTHER_ARGUMENTS: &str = "the coding agent reports this call with other arguments than were allowed, so it is not \
+                               known what ran";
+
+/// Records the outcome of a call. Does nothing for a call without a saved permit, such as a read that passed. Returns
+/// what the person should be told about the outcome, if anything.
+pub async fn record(hook: &Hook<'_>, end: &After) -> Result<Option<&'static str>, Failure> {
     let kept = HookState::open(hook)?;
     let Some((call, started)) = kept.started(&end.place) else {
-        return Ok(());
+        return Ok(None);
+    };
+    let is_other = started.arguments.is_some() && started.arguments != end.arguments;
+    let told = is_other.then_some(OTHER_ARGUMENTS);
+    let outcome = match told {
+        Some(why) => Outcome::Unknown(why.to_owned()),
+        None => end.outcome.clone(),
     };
     let backend = match hook.runner().await? {
         Some(backend) => backend,
         None => Backend::open(hook.global, Missing::Refuse).await?,
     };
-    backend.finish(call, &started.permit, end.outcome.clone()).await?;
+    backend.finish(call, &started.permit, outcome).await?;
     kept.ended(&end.place);
-    Ok(())
+    Ok(told)
 }

@@ -42,8 +42,9 @@ pub enum Answer {
     Broken(String),
     /// The outcome of the call was recorded.
     Noted,
-    /// The outcome of the call could not be recorded. The call itself is not affected.
-    NotRecorded(String),
+    /// Text for the person about the outcome of the call, such as that it could not be recorded. The call itself is not
+    /// affected.
+    Notice(String),
 }
 
 /// A call that is recorded as started, but not yet allowed to the coding agent.
@@ -87,7 +88,7 @@ impl Answer {
     /// Answer for an outcome that could not be recorded.
     pub fn not_recorded(failure: &Failure) -> Answer {
         let message = once(&failure.message);
-        Answer::NotRecorded(format!(
+        Answer::Notice(format!(
             "countersign could not record how the call ended: {message}"
         ))
     }
@@ -112,7 +113,7 @@ impl Answer {
     /// Formats the answer for a coding agent.
     pub fn written(&self, dialect: Dialect) -> Written {
         let written = match self {
-            Answer::Pass(_) | Answer::Noted | Answer::NotRecorded(_) => Some("{}".to_owned()),
+            Answer::Pass(_) | Answer::Noted | Answer::Notice(_) => Some("{}".to_owned()),
             Answer::Allow {
                 arguments, reason, ..
             } => allow(dialect, arguments, reason),
@@ -136,7 +137,7 @@ impl Answer {
         let (complaint, code) = match self {
             Answer::Broken(reason) => (Some(reason.clone()), Answer::BLOCKS),
             // Only a notice: exit code 2 would hide the tool's result from the model.
-            Answer::NotRecorded(reason) => (Some(reason.clone()), 1),
+            Answer::Notice(reason) => (Some(reason.clone()), 1),
             _ => (None, 0),
         };
         Written {

@@ -15,7 +15,7 @@ use countersign::working_folder::WorkingFolder;
 use serde_json::value::RawValue;
 
 use super::answer::Unsent;
-use super::event::{Before, values};
+use super::event::{Before, values, values_hash};
 use super::state::{HookState, Started};
 use super::{Answer, Dialect, Hook};
 use crate::backend::{Backend, Proposal, ProposedCall};
@@ -182,6 +182,7 @@ fn pass(kept: &HookState, call: &Before, started: Option<HostPermit>) -> Result<
             call: started.id,
             permit: started.permit,
             passed: true,
+            arguments: Some(values_hash(&String::from_utf8_lossy(call.arguments.as_bytes()))),
         },
     )?;
     Ok(Answer::Pass(Some(unsent)))
@@ -341,10 +342,12 @@ async fn start(
             };
         }
     };
+    let text = String::from_utf8(started.arguments).map_err(|_| not_understood())?;
     let permit = Started {
         call: id.to_string(),
         permit: started.permit,
         passed: false,
+        arguments: Some(values_hash(&text)),
     };
     taken.write(&permit);
     let unsent = Unsent {
@@ -353,7 +356,6 @@ async fn start(
         permit: permit.permit,
         limit: started.limit,
     };
-    let text = String::from_utf8(started.arguments).map_err(|_| not_understood())?;
     let arguments = RawValue::from_string(text).map_err(|_| not_understood())?;
     let by = approval.decided_by.as_deref().map(once);
     Ok(Some(Answer::Allow {

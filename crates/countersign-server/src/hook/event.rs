@@ -56,6 +56,8 @@ pub struct Before {
 
 pub struct After {
     pub place: Place,
+    /// Hash of the arguments that the coding agent says it used; `None` if it does not say.
+    pub arguments: Option<String>,
     pub outcome: Outcome,
 }
 
@@ -154,7 +156,11 @@ impl Input<'_> {
             (None, _) if dialect == Dialect::Gemini && has_error(answer) => Outcome::failed(kept(answer)),
             (None, _) => Outcome::succeeded(kept(answer)),
         };
-        Ok(After { place, outcome })
+        Ok(After {
+            place,
+            arguments: self.tool_input.map(|input| values_hash(input.get())),
+            outcome,
+        })
     }
 
     fn place(&self, dialect: Dialect) -> Result<Place, Failure> {
@@ -196,6 +202,12 @@ pub fn values(arguments: &str) -> String {
     };
     plain(&mut value);
     value.to_string()
+}
+
+/// Hash of normalised arguments, by which the event after a call is compared with what was allowed. Coding agents parse
+/// the arguments and write them again, so their bytes differ.
+pub fn values_hash(arguments: &str) -> String {
+    Hash::of(values(arguments).as_bytes()).to_string()
 }
 
 fn has_error(answer: &str) -> bool {

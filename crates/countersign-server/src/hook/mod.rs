@@ -128,7 +128,8 @@ async fn answer(hook: &Hook<'_>) -> Answer {
             false => before::rule(hook, &call).await.unwrap_or_else(Answer::from),
         },
         Ok(Event::After(end)) => match after::record(hook, &end).await {
-            Ok(()) => Answer::Noted,
+            Ok(None) => Answer::Noted,
+            Ok(Some(told)) => Answer::Notice(format!("countersign recorded the outcome as unknown: {told}")),
             Err(failure) => Answer::not_recorded(&failure),
         },
     }

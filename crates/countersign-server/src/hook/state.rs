@@ -39,6 +39,9 @@ pub struct Started {
     /// True if the policy let the call pass. Only the store prevents such a call from running twice.
     #[serde(default)]
     pub passed: bool,
+    /// Hash of the arguments that were allowed. Files of earlier versions have none.
+    #[serde(default)]
+    pub arguments: Option<String>,
 }
 
 /// Reservation for a call that is about to be started.

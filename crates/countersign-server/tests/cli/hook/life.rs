@@ -75,6 +75,49 @@ fn i3_a_persons_revision_is_what_runs() {
 }
 
 #[test]
+fn i3_an_outcome_with_other_arguments_than_were_approved_is_unknown() {
+    let other = r#"{"command":"rm -rf /"}"#;
+    // The same values, written in another way.
+    let same = r#"{"a":12345678901234567890123,"command":"ls é","z":1.5}"#;
+    for dialect in ["claude-code", "codex"] {
+        for (input, expected) in [(other, "unknown"), (same, "succeeded")] {
+            let place = agents();
+            let waiting = fed(
+                hook(&place, &[dialect, "--hold", "30s"]),
+                before("t1", "Bash", LS).as_bytes(),
+            );
+            let id = pending(&place);
+            place.good(&["approve", &id]);
+            assert_eq!(Left::of(waiting.wait_with_output().unwrap()).code, 0);
+            let end = after("PostToolUse", "t1", r#""tool_response":{"stdout":"x"}"#).replace(LS, input);
+            let left = ask(&place, &[dialect], end.as_bytes());
+            assert_eq!(left.stdout, "{}\n", "the model gets the result: {left:?}");
+            assert_eq!(state(&place, &id), expected, "{input}");
+            let is_told = left.stderr.contains("other arguments than were allowed");
+            assert_eq!(is_told, expected == "unknown", "{left:?}");
+            let shown = place.good(&["show", &id, "--full"]);
+            assert_eq!(
+                shown.contains("other arguments"),
+                expected == "unknown",
+                "{shown}"
+            );
+        }
+    }
+    // An event that names no arguments proves nothing.
+    let place = agents();
+    let waiting = fed(
+        hook(&place, &["claude-code", "--hold", "30s"]),
+        before("t1", "Bash", LS).as_bytes(),
+    );
+    let id = pending(&place);
+    place.good(&["approve", &id]);
+    assert_eq!(Left::of(waiting.wait_with_output().unwrap()).code, 0);
+    let end = after("PostToolUse", "t1", r#""x":1"#).replace(&format!(r#""tool_input":{LS},"#), "");
+    ask(&place, &["claude-code"], end.as_bytes());
+    assert_eq!(state(&place, &id), "unknown");
+}
+
+#[test]
 fn how_a_call_ended_is_recorded() {
     for (event, rest, expected) in [
         ("PostToolUse", r#""tool_response":{"stdout":""}"#, "succeeded"),
