@@ -14,7 +14,7 @@ fn check_policy(place: &Place, tool: &str, arguments: &str, expected: &str) {
 fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
     let place = agents();
     let check = |tool: &str, arguments: &str, expected: &str| check_policy(&place, tool, arguments, expected);
-    assert!(place.good(&["policy", "check"]).contains("29 tools, no problems"));
+    assert!(place.good(&["policy", "check"]).contains("30 tools, no problems"));
     assert_eq!(place.good(&["hook", "policy"]), POLICY);
     for tool in [
         "Grep",
@@ -57,8 +57,16 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
         }
         check(tool, r#"{"command":"rm -rf target/"}"#, "held");
     }
-    for tool in ["Write", "Edit", "write_file", "replace"] {
-        check(tool, r#"{"file_path":"/p/src/main.rs"}"#, "held");
+    for (tool, place_of) in [
+        ("Write", "file_path"),
+        ("Edit", "file_path"),
+        ("MultiEdit", "file_path"),
+        ("NotebookEdit", "notebook_path"),
+        ("write_file", "file_path"),
+        ("replace", "file_path"),
+    ] {
+        let names = |file: &str| serde_json::json!({ place_of: file }).to_string();
+        check(tool, &names("/p/src/main.rs"), "held");
         for file in [
             "/p/.claude/settings.json",
             ".codex/hooks.json",
@@ -67,11 +75,7 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
             "/h/.config/countersign/coding-agents.toml",
             "/x/countersign/trusted.json",
         ] {
-            check(
-                tool,
-                &serde_json::json!({ "file_path": file }).to_string(),
-                "forbidden",
-            );
+            check(tool, &names(file), "forbidden");
         }
     }
     check(
