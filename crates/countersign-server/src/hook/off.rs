@@ -16,6 +16,27 @@ const WITHOUT_HOOKS: [&str; 2] = ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"]
 /// Name of Codex's feature switch for hooks, and its former name.
 const CODEX_SWITCHES: [&str; 2] = ["hooks", "codex_hooks"];
 
+/// Environment variables with which a project's settings would change what an installed hook runs, or which files it
+/// uses. A name that ends in `*` stands for all that begin so.
+const CHANGES_HOOKS: [&str; 16] = [
+    "PATH",
+    "HOME",
+    "XDG_*",
+    "LD_*",
+    "DYLD_*",
+    "GLIBC_TUNABLES",
+    "GCONV_PATH",
+    "LOCPATH",
+    "SHELL",
+    "BASH_ENV",
+    "BASH_FUNC_*",
+    "ENV",
+    "IFS",
+    "COUNTERSIGN_*",
+    "CLAUDE_CONFIG_DIR",
+    "CLAUDE_CODE_SHELL*",
+];
+
 /// A setting that keeps hooks from running.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Switch {
@@ -35,6 +56,8 @@ pub enum Reach {
     Named(String),
     /// Every hook, if the coding agent is started with this profile.
     Profile(String),
+    /// Hooks run, but with an environment that the project chooses.
+    Environment,
 }
 
 /// Switches found in one settings layer, or the reason it cannot be read.
@@ -115,7 +138,15 @@ fn read(dialect: Dialect, file: &Path, text: &str) -> Layer {
             let root: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
             codex(&root)
         }
-        Dialect::ClaudeCode => claude_code(&json(text)?),
+        Dialect::ClaudeCode => {
+            let root = json(text)?;
+            let mut found = claude_code(&root);
+            // In their own settings, people choose their environment themselves.
+            if is_of_project(dialect, file) {
+                found.extend(environment(&root));
+            }
+            found
+        }
         Dialect::Gemini => gemini(&json(text)?),
     };
     let switch = |(key, reach)| Switch {
@@ -166,6 +197,30 @@ fn claude_code(root: &Value) -> Vec<(String, Reach)> {
         }
     }
     found
+}
+
+/// Returns true for settings of a project. In the home folder, the person's own settings have the same path.
+fn is_of_project(dialect: Dialect, file: &Path) -> bool {
+    let own = dialect.user_file().and_then(|own| own.canonicalize().ok());
+    let is_own = own.is_some() && file.canonicalize().ok() == own;
+    let mut files = dialect.project_files();
+    files.extend(dialect.project_files_above());
+    !is_own && files.iter().any(|project| project == file)
+}
+
+/// Returns the variables that settings set and that change how a hook runs.
+fn environment(root: &Value) -> Vec<(String, Reach)> {
+    let names = root.get("env").and_then(Value::as_object).into_iter().flatten();
+    let changes = |name: &str| {
+        CHANGES_HOOKS.iter().any(|known| match known.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == *known,
+        })
+    };
+    let found = names.filter(|(name, _)| changes(name));
+    found
+        .map(|(name, _)| (format!("env.{name}"), Reach::Environment))
+        .collect()
 }
 
 fn gemini(root: &Value) -> Vec<(String, Reach)> {

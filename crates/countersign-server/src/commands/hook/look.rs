@@ -173,6 +173,16 @@ fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]
             let (file, key) = (&switch.file, &switch.key);
             match switch.reach {
                 Reach::All => findings.push(off(dialect, file, key, "any hook")),
+                Reach::Environment => {
+                    let file = file.display();
+                    let message = format!(
+                        "`{key}` in `{file}` changes what the hook runs, or which files it uses, and the project sets it"
+                    );
+                    let hint = format!(
+                        "remove `{key}` from `{file}`; set it in your own environment if you need it"
+                    );
+                    findings.push(Finding::problem(dialect.as_str(), message, hint));
+                }
                 Reach::Profile(profile) => {
                     let which = format!("any hook when it is started with the profile `{profile}`");
                     findings.push(off(dialect, file, key, &which).into_warning());

@@ -370,6 +370,38 @@ fn x21_a_hook_that_settings_turn_off_is_not_good() {
 }
 
 #[test]
+fn x21_a_project_that_sets_the_hooks_environment_is_not_good() {
+    let names = ["LD_PRELOAD", "HOME", "PATH", "XDG_CONFIG_HOME", "BASH_ENV"];
+    let set: Vec<String> = names.iter().map(|name| format!(r#""{name}":"x""#)).collect();
+    for file in [".claude/settings.json", ".claude/settings.local.json"] {
+        let place = installed("claude-code");
+        std::fs::create_dir_all(place.path().join(".claude")).unwrap();
+        place.write(
+            file,
+            format!(r#"{{"env":{{"RUST_LOG":"info",{}}}}}"#, set.join(",")),
+        );
+        let found = findings(&place, "claude-code");
+        for name in names {
+            let is_told = |(state, message): &(String, String)| {
+                state == "problem" && message.contains(&format!("`env.{name}`")) && message.contains(file)
+            };
+            assert!(found.iter().any(is_told), "{file} {name}: {found:?}");
+        }
+        let is_other = |(state, message): &(String, String)| state == "good" || message.contains("RUST_LOG");
+        assert!(!found.iter().any(is_other), "{found:?}");
+        assert_eq!(run(&place, &["hook", "status", "claude-code"]).code, 1);
+    }
+    // An ordinary variable, and a person's own settings.
+    let place = installed("claude-code");
+    std::fs::create_dir_all(place.path().join(".claude")).unwrap();
+    place.write(".claude/settings.json", r#"{"env":{"RUST_LOG":"info"}}"#);
+    let own = place.path().join("home/.claude/settings.json");
+    let text = std::fs::read_to_string(&own).unwrap();
+    std::fs::write(&own, text.replacen('{', r#"{"env":{"PATH":"/usr/bin"},"#, 1)).unwrap();
+    assert_eq!(run(&place, &["hook", "status", "claude-code"]).code, 0);
+}
+
+#[test]
 fn x21_a_hook_that_is_turned_off_in_codex_itself_is_not_good() {
     let place = installed("codex");
     let file = place.path().join("home/.codex/config.toml");
