@@ -188,8 +188,12 @@ impl From<SubmitError> for Failure {
                 Failure::with(Exit::Refused, "denied_lately", message)
                     .hint("propose something else, or ask a person why")
             }
-            SubmitError::Refused(_) => Failure::with(Exit::Refused, "refused", message)
-                .hint("use a new key for a new proposal; undo only what succeeded"),
+            SubmitError::Refused(ProposeRefusal::KeyReused(_)) => {
+                Failure::with(Exit::Refused, "key_reused", message).hint("use a new key for a new proposal")
+            }
+            SubmitError::Refused(_) => {
+                Failure::with(Exit::Refused, "refused", message).hint("undo only what succeeded")
+            }
             SubmitError::NoUndo(..) => {
                 let failure = Failure::with(Exit::Refused, "no_undo", message);
                 match failure.hint {

@@ -36,6 +36,10 @@ const TRIES: usize = 2;
 /// Reason for denying a call that was already started.
 const STARTED: &str = "this call was already started, and runs at most once";
 
+/// Reason for denying another call under the id of an earlier one.
+const REUSED: &str = "the id of this tool use (`tool_use_id`) belongs to an earlier call with another tool, other \
+                      arguments or another folder. Nothing was run. Make the call again, under an id of its own";
+
 /// Reason for denying a call whose approval names another folder, or none.
 const OTHER_FOLDER: &str = "the approval is not for this working folder. Nothing was run. If the gate is a server, \
                             it may be older than this hook";
@@ -229,6 +233,8 @@ async fn propose(hook: &Hook<'_>, backend: &Backend, call: &Before) -> Result<Pr
     };
     let proposed = match backend.propose(proposal).await {
         Ok(proposed) => proposed,
+        // The gate would name the key, which is a hash that means nothing to a model.
+        Err(failure) if failure.code == "key_reused" => return Ok(Proposed::Answered(deny(REUSED))),
         // A refusal by the gate is a denial, not a failure.
         Err(failure) if failure.exit == crate::failure::Exit::Refused => {
             let answer = deny(&format!(

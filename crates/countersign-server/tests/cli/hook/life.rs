@@ -118,6 +118,20 @@ fn i3_an_outcome_with_other_arguments_than_were_approved_is_unknown() {
 }
 
 #[test]
+fn another_call_under_a_used_id_is_denied_in_words() {
+    let place = agents();
+    let brief = ["claude-code", "--hold", "10ms"];
+    let first = ask(&place, &brief, before("t1", "Bash", LS).as_bytes());
+    assert!(first.stdout.contains("still waits"), "{first:?}");
+    let other = before("t1", "Bash", r#"{"command":"pwd"}"#);
+    let left = ask(&place, &brief, other.as_bytes());
+    assert!(blocks("claude-code", &left), "{left:?}");
+    assert!(left.stdout.contains("`tool_use_id`"), "{left:?}");
+    let digits = left.stdout.split(|c: char| !c.is_ascii_hexdigit());
+    assert!(digits.into_iter().all(|run| run.len() < 16), "a hash: {left:?}");
+}
+
+#[test]
 fn how_a_call_ended_is_recorded() {
     for (event, rest, expected) in [
         ("PostToolUse", r#""tool_response":{"stdout":""}"#, "succeeded"),
