@@ -38,7 +38,8 @@ Examples:
     #[command(after_help = "\
 The rest of the settings file stays unchanged, byte for byte, and a backup is written beside it. The hook's command names
 the store and the policy by full paths, or the server. Without --policy, a policy is written to
-~/.config/countersign/coding-agents.toml.
+~/.config/countersign/coding-agents.toml. Without --store, --user uses ~/.local/state/countersign/countersign.db, and
+--project a store in this folder.
 
 Examples:
   countersign hook install claude-code --user

@@ -24,6 +24,7 @@ use std::time::Duration;
 pub use answer::Answer;
 pub use before::{another_policy, record_key};
 pub use dialect::Dialect;
+pub use state::user_folder;
 
 use crate::backend::Backend;
 use crate::cli::{Global, HookRun};

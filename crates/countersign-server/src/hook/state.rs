@@ -210,13 +210,18 @@ fn name(parts: &[&[u8]]) -> Hash {
 }
 
 fn usual() -> Option<PathBuf> {
+    Some(user_folder()?.join("hooks"))
+}
+
+/// Returns the person's state folder for this program.
+pub fn user_folder() -> Option<PathBuf> {
     let named = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
     let base = named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?;
-    Some(base.join("countersign/hooks"))
+    Some(base.join("countersign"))
 }
 
 fn unusable(problem: &str) -> Failure {

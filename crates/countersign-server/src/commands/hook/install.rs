@@ -1,5 +1,6 @@
 //! `hook install`: adds the hook to a coding agent's settings.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::POLICY;
@@ -12,7 +13,7 @@ use crate::output::foreign::quoted;
 use crate::policy::record;
 use crate::store::Missing;
 use crate::trust::{self, StorePlace, TrustList};
-use crate::{backend, policy, private_file};
+use crate::{backend, policy, private_file, store};
 
 /// File name of the default policy in the person's configuration folder.
 const USUAL_POLICY: &str = "coding-agents.toml";
@@ -20,6 +21,7 @@ const USUAL_POLICY: &str = "coding-agents.toml";
 pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
     let dialect = options.dialect;
     backend::check_one_place(global)?;
+    let global = &with_store(global, options)?;
     let words = words(global, options)?;
     let groups = dialect.groups(&settings::command(&words), options.run.hold);
     let added = |text: &str| splice::with_groups(text, dialect, &groups);
@@ -58,6 +60,17 @@ pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) ->
     if let Some(policy) = named {
         output.line(&format!("the policy is `{}`", quoted(policy)));
     }
+    if let Some(store) = words_after(&words, "--store") {
+        let named = Global {
+            store: Some(store.to_owned()),
+            ..global.clone()
+        };
+        output.line(&format!(
+            "the store is `{}`; decide held calls with `countersign inbox{}`",
+            quoted(store),
+            quoted(&named.place_words())
+        ));
+    }
     if dialect == Dialect::Codex {
         output.notice(
             "not_trusted",
@@ -71,6 +84,25 @@ pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) ->
     Ok(Exit::Done)
 }
 
+/// Names the store of hooks for all projects, unless the person does: with the default, it would depend on the folder
+/// that `install` happens to be run in.
+fn with_store(global: &Global, options: &HookInstall) -> Result<Global, Failure> {
+    let mut global = global.clone();
+    if !options.user || global.store.is_some() || global.server.is_some() {
+        return Ok(global);
+    }
+    let folder = hook::user_folder().ok_or_else(|| {
+        let message = "neither XDG_STATE_HOME nor HOME says where to keep the store";
+        Failure::error("no_home", message).hint("name it with `--store`")
+    })?;
+    if !options.dry_run {
+        let created = private_file::create_folder(&folder);
+        created.map_err(|error| bad_settings(&folder, &error.to_string()))?;
+    }
+    global.store = Some(text(&absolute(&folder.join(store::DEFAULT))?)?);
+    Ok(global)
+}
+
 /// Puts the policy on record for hooks of this agent. Fails if a different one is on record, unless `--policy-change`
 /// is given.
 async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>) -> Result<(), Failure> {
@@ -81,9 +113,14 @@ async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>)
         policy: Some(PathBuf::from(file)),
         ..global.clone()
     };
-    // Without a store, the first hook records its policy.
     let backend = match LocalDesk::open(&with_policy, Missing::Refuse).await {
-        Err(failure) if failure.code == "no_store" => return Ok(()),
+        Err(failure) if failure.code == "no_store" => {
+            return match options.policy_change {
+                true => Err(no_policy_to_change(global, options.dialect)),
+                // The first hook records its policy.
+                false => Ok(()),
+            };
+        }
         backend => backend?,
     };
     let key = hook::record_key(options.dialect, &backend.tenant);
@@ -97,6 +134,34 @@ async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>)
     }
     record::put(backend.store(), &backend.tenant, key, policy).await?;
     Ok(())
+}
+
+/// Error for `--policy-change` on a store that does not exist, which is most likely not the one that was meant.
+fn no_policy_to_change(global: &Global, dialect: Dialect) -> Failure {
+    let message = format!(
+        "there is no store `{}`, so no policy is on record there that could be changed",
+        quoted(global.store())
+    );
+    let is_its = |words: &&Vec<String>| words.get(2).is_some_and(|named| named == dialect.as_str());
+    let list = TrustList::load().unwrap_or_default();
+    let stores: BTreeSet<&str> = list
+        .hooks
+        .iter()
+        .filter(is_its)
+        .filter_map(|words| words_after(words, "--store"))
+        .collect();
+    let used: Vec<String> = stores
+        .iter()
+        .map(|store| format!("`{}`", quoted(store)))
+        .collect();
+    Failure::error("no_store", message).hint(match used.is_empty() {
+        true => "install without `--policy-change`, or name the store with `--store`".to_owned(),
+        false => format!(
+            "name the store with `--store`; hooks of {} were installed with {}",
+            dialect.title(),
+            used.join(", ")
+        ),
+    })
 }
 
 /// Adds the server and the hook's command line to the trust list, by which `hook` and `hook status` recognise them.

@@ -402,6 +402,54 @@ fn x21_a_project_that_sets_the_hooks_environment_is_not_good() {
 }
 
 #[test]
+fn a_hook_for_all_projects_has_one_store_wherever_it_is_installed() {
+    let place = agents();
+    std::fs::create_dir_all(place.path().join("elsewhere")).unwrap();
+    let root = place.path().canonicalize().unwrap();
+    let store = root.join("home/.local/state/countersign/countersign.db");
+    let install = |folder: &str, more: &[&str]| {
+        let mut command = place.command(&["hook", "install", "claude-code", "--user"]);
+        command.arg("--policy").arg(root.join("countersign.toml"));
+        command
+            .current_dir(root.join(folder))
+            .args(more)
+            .env("HOME", root.join("home"));
+        Left::of(command.output().unwrap())
+    };
+    let settings = || std::fs::read_to_string(root.join("home/.claude/settings.json")).unwrap();
+    // `--policy-change` begins no store.
+    let refused = install("elsewhere", &["--policy-change"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("there is no store") && refused.stderr.contains(store.to_str().unwrap()),
+        "{refused:?}"
+    );
+    assert!(!root.join("home/.claude/settings.json").exists());
+    let mut before = None;
+    for folder in ["elsewhere", "."] {
+        let left = install(folder, &[]);
+        assert_eq!(left.code, 0, "{left:?}");
+        let named = format!("the store is `{}`", store.display());
+        assert!(left.stdout.contains(&named), "{left:?}");
+        assert!(left.stdout.contains("countersign inbox --store"), "{left:?}");
+        assert!(settings().contains(store.to_str().unwrap()), "{}", settings());
+        let before = before.get_or_insert_with(settings);
+        assert_eq!(*before, settings());
+    }
+    // A named store counts, and the refusal says which stores were used before.
+    let own = root.join("own.db").display().to_string();
+    assert_eq!(install(".", &["--store", &own]).code, 0);
+    assert!(settings().contains(&own));
+    let refused = install("elsewhere", &["--policy-change"]);
+    assert!(refused.code == 1 && refused.stderr.contains(&own), "{refused:?}");
+    // In a project, the store is in its folder, and is named too.
+    let mut command = place.command(&["hook", "install", "claude-code", "--project"]);
+    let left = Left::of(command.current_dir(root.join("elsewhere")).output().unwrap());
+    assert_eq!(left.code, 0, "{left:?}");
+    assert!(left.stdout.contains("elsewhere/countersign.db`"), "{left:?}");
+}
+
+#[test]
 fn x21_a_hook_that_is_turned_off_in_codex_itself_is_not_good() {
     let place = installed("codex");
     let file = place.path().join("home/.codex/config.toml");
@@ -529,7 +577,13 @@ fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
     let settings = std::fs::read_to_string(place.path().join("home/.claude/settings.json")).unwrap();
     for name in [
         format!("--policy {}", policy.display()),
-        format!("--store {}", place.path().join("countersign.db").display()),
+        format!(
+            "--store {}",
+            place
+                .path()
+                .join("home/.local/state/countersign/countersign.db")
+                .display()
+        ),
         env!("CARGO_BIN_EXE_countersign").to_owned(),
     ] {
         assert!(settings.contains(&name), "{name}: {settings}");
