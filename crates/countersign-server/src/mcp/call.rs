@@ -12,6 +12,9 @@ use super::round;
 
 /// Prefix of the `_meta` members that describe the protocol and the client.
 const PROTOCOL: &str = "io.modelcontextprotocol/";
+/// Members of a request's `_meta` with that prefix, by the schema of 2026-07-28. Others under the prefix are on no card,
+/// and a server could take them for a part of what was approved.
+const PROTOCOL_MEMBERS: [&str; 4] = ["protocolVersion", "clientInfo", "clientCapabilities", "logLevel"];
 
 /// A tool call.
 #[derive(Clone, Debug)]
@@ -73,10 +76,7 @@ impl Says {
 
     fn of(meta: &RawValue) -> Says {
         let all = members(meta.get().as_bytes()).unwrap_or_default();
-        let protocol: Vec<_> = all
-            .iter()
-            .filter(|(name, _)| name.starts_with(PROTOCOL))
-            .collect();
+        let protocol: Vec<_> = all.iter().filter(|(name, _)| is_of_protocol(name)).collect();
         let find = |wanted: &str| {
             let is_it = |(name, _): &&&(String, &RawValue)| name.strip_prefix(PROTOCOL) == Some(wanted);
             protocol.iter().find(is_it).map(|(_, value)| value.get())
@@ -96,6 +96,12 @@ impl Says {
             capabilities,
         }
     }
+}
+
+/// Returns true for a member of `_meta` that the protocol defines for requests.
+fn is_of_protocol(name: &str) -> bool {
+    let name = name.strip_prefix(PROTOCOL);
+    name.is_some_and(|name| PROTOCOL_MEMBERS.contains(&name))
 }
 
 /// Returns the `name` member of an object.
@@ -206,7 +212,7 @@ pub fn params(original: &[u8], tool: &str, arguments: &[u8], keeps_progress: boo
 /// Returns `_meta` with the members of the protocol alone.
 fn protocol_meta(meta: &RawValue, keeps_progress: bool) -> Option<String> {
     let all = members(meta.get().as_bytes())?;
-    let is_kept = |name: &str| name.starts_with(PROTOCOL) || (keeps_progress && name == "progressToken");
+    let is_kept = |name: &str| is_of_protocol(name) || (keeps_progress && name == "progressToken");
     let kept = all.iter().filter(|(name, _)| is_kept(name));
     let kept: Vec<String> = kept
         .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
@@ -272,7 +278,7 @@ mod tests {
 
     #[test]
     fn b3_what_is_sent_later_is_the_protocols_members_with_the_approved_arguments() {
-        let original = r#"{"_meta":{"progressToken":1,"z":2,"io.modelcontextprotocol/x":3},"new":[1],"arguments":{"a": 1},"name":"files__x","task":{}}"#;
+        let original = r#"{"_meta":{"progressToken":1,"z":2,"io.modelcontextprotocol/x":3,"io.modelcontextprotocol/logLevel":"info"},"new":[1],"arguments":{"a": 1},"name":"files__x","task":{}}"#;
         let check = |arguments: &str, keeps: bool, expected: &str| {
             let made = params(original.as_bytes(), "x", arguments.as_bytes(), keeps).unwrap();
             assert_eq!(made, expected);
@@ -280,12 +286,12 @@ mod tests {
         check(
             r#"{"a": 1}"#,
             true,
-            r#"{"_meta":{"progressToken":1,"io.modelcontextprotocol/x":3},"arguments":{"a": 1},"name":"x","task":{}}"#,
+            r#"{"_meta":{"progressToken":1,"io.modelcontextprotocol/logLevel":"info"},"arguments":{"a": 1},"name":"x","task":{}}"#,
         );
         check(
             r#"{"a":2}"#,
             false,
-            r#"{"_meta":{"io.modelcontextprotocol/x":3},"arguments":{"a":2},"name":"x","task":{}}"#,
+            r#"{"_meta":{"io.modelcontextprotocol/logLevel":"info"},"arguments":{"a":2},"name":"x","task":{}}"#,
         );
         let made = params(br#"{"name":"x"}"#, "x", br#"{"a":2}"#, true).unwrap();
         assert_eq!(made, r#"{"name":"x","arguments":{"a":2}}"#);

@@ -39,14 +39,14 @@ fn received(place: &Place) -> Vec<String> {
 fn i3_only_what_was_shown_and_the_protocols_own_members_are_sent() {
     let (place, mut client) = started();
     let foreign = concat!(
-        r#","_meta":{"progressToken":"p7","io.modelcontextprotocol/trace":"t8","x/FOREIGN-1":"a","plain":"FOREIGN-2"}"#,
+        r#","_meta":{"progressToken":"p7","io.modelcontextprotocol/logLevel":"info","io.modelcontextprotocol/FOREIGN-7":"t8","x/FOREIGN-1":"a","plain":"FOREIGN-2"}"#,
         r#","FOREIGN-3":{"path":"/etc"},"options":{"force":"FOREIGN-4"}"#
     );
     let id = approval(&call(&mut client, 70, foreign));
     let card = place.good(&["show", &id]);
     assert!(!card.contains("FOREIGN"), "{card}");
     // After the card was shown, the same call comes with other members.
-    let swapped = r#","_meta":{"progressToken":"p9","x/swapped":"FOREIGN-5"},"swapped":"FOREIGN-6""#;
+    let swapped = r#","_meta":{"progressToken":"p9","io.modelcontextprotocol/swapped":"FOREIGN-8","x/swapped":"FOREIGN-5"},"swapped":"FOREIGN-6""#;
     assert_eq!(approval(&call(&mut client, 71, swapped)), id);
     place.good(&["approve", &id]);
     until("it was sent", || !received(&place).is_empty());
@@ -78,7 +78,7 @@ fn i3_only_what_was_shown_and_the_protocols_own_members_are_sent() {
     assert_eq!(others.collect::<Vec<_>>(), ["arguments", "name"], "{message}");
     let meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
     for name in names(&meta) {
-        let is_protocols = name == "progressToken" || name.starts_with("io.modelcontextprotocol/");
+        let is_protocols = ["progressToken", "io.modelcontextprotocol/logLevel"].contains(&name.as_str());
         assert!(is_protocols, "{message}");
     }
     client.close();
