@@ -18,6 +18,7 @@ use futures_util::future::BoxFuture;
 
 use super::call;
 use super::frame::{Frame, pick, quote};
+use super::multiplexer::collision;
 use super::server::{Lost, Server};
 use super::server_task::ServerTask;
 use crate::links::ShownPlace;
@@ -174,7 +175,8 @@ impl Executor for Upstreams {
             let Some(origin) = origin else {
                 return Outcome::NotSent("the call was not proposed here, so it was not sent".to_owned());
             };
-            let outcome = match run(&permit, &origin).await {
+            let is_one_of_several = open(&state).names.len() > 1;
+            let outcome = match run(&permit, &origin, is_one_of_several).await {
                 Ran::Over(outcome) => outcome,
                 Ran::Task(task) => {
                     open(&state).tasks.insert(approval, task.clone());
@@ -204,7 +206,7 @@ enum Ran {
     Task(ServerTask),
 }
 
-async fn run(permit: &Permit, origin: &Origin) -> Ran {
+async fn run(permit: &Permit, origin: &Origin, is_one_of_several: bool) -> Ran {
     let server = &origin.server;
     let not_sent = |why: &str| Ran::Over(Outcome::NotSent(format!("not sent to the server: {why}")));
     let Some((_, tool)) = permit.tool().as_str().split_once('/') else {
@@ -216,13 +218,22 @@ async fn run(permit: &Permit, origin: &Origin) -> Ran {
     let prepared = tokio::time::timeout(left, async {
         let is_ready = server.ready().await;
         // Check as late as possible: the approval was for the tool as it was defined then.
-        (is_ready, if is_ready { server.list().await } else { Ok(()) })
+        match is_ready {
+            true => Some(server.list_tools(&|cursor| server.listing(cursor)).await),
+            false => None,
+        }
     });
     match prepared.await {
         Err(_) => return not_sent("the server was not ready in time"),
-        Ok((false, _)) => return not_sent("the server is gone"),
-        Ok((true, Err(lost))) if origin.definition.is_some() => return not_sent(&lost.why()),
-        Ok((true, _)) => {}
+        Ok(None) => return not_sent("the server is gone"),
+        Ok(Some(Err(lost))) if origin.definition.is_some() => return not_sent(&lost.why()),
+        Ok(Some(Err(_))) => {}
+        // With several servers, no tool of a server is offered whose list is ambiguous (X42).
+        Ok(Some(Ok(pages))) => {
+            if let Some(collision) = collision(&pages.items).filter(|_| is_one_of_several) {
+                return not_sent(&collision.to_string());
+            }
+        }
     }
     let definition = server.tools.get(tool).and_then(|listed| listed.definition);
     if definition != origin.definition {

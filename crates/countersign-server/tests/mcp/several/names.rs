@@ -122,6 +122,23 @@ fn x42_a_server_whose_tools_collide_is_refused_and_the_others_go_on() {
 }
 
 #[test]
+fn x42_a_tool_that_is_listed_twice_stops_held_calls_of_its_server() {
+    let place = place(&[("mail", "doubles"), ("news", "")]);
+    let mut client = greeted(&place, &["--hold", "20s"]);
+    let held = client.begin("mail__send_email", json!({"to": "x"}));
+    let id = crate::client::pending(&place);
+    client.call("mail__slow", json!({}));
+    place.good(&["approve", &id]);
+    let answer = client.answer(held);
+    crate::client::assert_not_sent(&answer);
+    assert!(
+        answer.to_string().contains("it lists two tools `slow`"),
+        "{answer}"
+    );
+    assert_eq!(got(&place, "mail", "send_email"), [""; 0]);
+}
+
+#[test]
 fn x42_names_of_servers_cannot_be_taken_for_one_another() {
     for (other, reason) in [
         ("Mail", "`Mail` and `mail` could be taken for one another"),

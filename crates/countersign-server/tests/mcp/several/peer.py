@@ -13,7 +13,8 @@ use id 1 for their own requests, and share one resource URI. Lists have two item
   any, with `env`    answers with that environment variable
 MODE `twice` lists a tool twice, `own` lists one of the gateway's tools, `refuses` rejects `initialize`, `late` answers
 it after 14 seconds, `modern` works without it, `tasks` has three tasks, and
-`forges` has a task under one of the gateway's ids, also as its answer to `read`.
+`forges` has a task under one of the gateway's ids, also as its answer to `read`, and `doubles` lists `slow` twice once
+it was called.
 """
 import json, os, re, sys, threading, time
 
@@ -63,6 +64,8 @@ def call(id, params):
         os._exit(3)
     if tool == "slow":
         time.sleep(0.5)
+        if mode == "doubles":
+            names.append("slow")
     if tool == "say":
         line(arguments["line"])
     if tool == "steps" and token is not None:
