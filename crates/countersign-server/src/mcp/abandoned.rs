@@ -138,6 +138,21 @@ impl Gateway {
     /// Ends the open calls of a session that its client has ended: pending ones are withdrawn, and approved ones that
     /// have not started do not run. This holds for stateless servers too, because no client waits for the answer.
     pub async fn end_session(&self, server: &Server) {
+        self.end_calls_of(server, CLOSED).await;
+    }
+
+    /// Ends the open calls of a server process that has just ended, so that nobody approves what can no longer run. Calls
+    /// of stateless servers stay open for the next process.
+    pub fn server_ended(self: &Arc<Self>, server: &Arc<Server>) {
+        if self.resumes(&server.name) {
+            return;
+        }
+        let (gateway, server) = (self.clone(), server.clone());
+        self.tasks
+            .spawn(async move { gateway.end_calls_of(&server, ENDED).await });
+    }
+
+    async fn end_calls_of(&self, server: &Server, why: &str) {
         let session = self.lease.session(server.number_here);
         let ended = async {
             // A call that is decided while it is being withdrawn is found by the next pass.
@@ -148,13 +163,13 @@ impl Gateway {
                     break;
                 }
                 for approval in open {
-                    self.end(approval, CLOSED).await?;
+                    self.end(approval, why).await?;
                 }
             }
             Ok::<(), StoreError>(())
         };
         if let Err(error) = ended.await {
-            tracing::warn!("what an ended session left open cannot be ended yet: {error}");
+            tracing::warn!("what a server left open cannot be ended yet: {error}");
         }
     }
 

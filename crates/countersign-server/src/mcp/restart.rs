@@ -135,6 +135,7 @@ impl Restarting {
             if self.gateway.stopping.is_cancelled() || self.is_over.is_cancelled() {
                 return;
             }
+            self.gateway.server_ended(&relay.server);
             relay.tell_lost(&to_client).await;
             if is_first && !was_ready {
                 ended_at_once(&relay.server.name);

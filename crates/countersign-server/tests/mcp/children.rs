@@ -352,6 +352,28 @@ fn x80_a_session_whose_server_died_is_begun_again_with_a_back_off() {
 }
 
 #[test]
+fn x80_a_card_of_a_dead_server_is_withdrawn_at_once() {
+    let place = Place::without_policy();
+    place.write(
+        "countersign.toml",
+        "[tools.\"peer/crash\"]\neffect = \"read\"\n[tools.\"peer/write\"]\neffect = \"write\"\n",
+    );
+    // With leases this long, nobody looks for calls of dead servers while the test runs.
+    let mut client = Client::peer(&place, &["--lease", "10m"]);
+    let held = client.begin("write", json!({"line": "x"}));
+    let id = crate::client::pending(&place);
+    client.call("crash", json!({}));
+    let answer = client.answer(held);
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert_eq!(place.json(&["show", &id])["status"], "withdrawn");
+    let shown = place.good(&["show", &id, "--events"]);
+    let shown: String = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("the server process"), "{shown}");
+    assert_ne!(place.run(&["approve", &id]).code, 0);
+    assert!(journal(&place).iter().all(|line| !line.contains("line")));
+}
+
+#[test]
 fn x80_a_dead_server_is_started_again_for_new_calls_and_never_for_the_one_it_died_in() {
     let place = Place::without_policy();
     let policy = |tool: &str, effect: &str| format!("[tools.\"peer/{tool}\"]\neffect = \"{effect}\"\n");

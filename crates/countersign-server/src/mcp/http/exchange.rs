@@ -209,6 +209,9 @@ impl Conversation {
                 ended_at_once(&relay.server.name);
             }
             relay.server.gone();
+            if !heard.is_over() {
+                relay.gateway.server_ended(&relay.server);
+            }
             heard.ended();
         });
         Ok(conversation)

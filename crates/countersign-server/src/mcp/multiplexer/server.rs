@@ -118,6 +118,7 @@ impl Multiplexer {
         if end == End::Ours {
             return answers.collect();
         }
+        self.gateway.server_ended(&leg.relay.server);
         match leg.is_new() {
             true => leg.out(&format!("it ended before it was ready; {HINT}")),
             false => leg.out("it has ended"),
