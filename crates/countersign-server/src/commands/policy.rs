@@ -80,6 +80,17 @@ fn check(file: &Path, output: &mut Output) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// Returns true if the other ruling on the same call asks more of people, or asks them at all.
+fn is_stricter(other: &Ruling, ruling: &Ruling) -> bool {
+    match (other, ruling) {
+        (Ruling::Hold(_), Ruling::Pass(_)) => true,
+        (Ruling::Hold(other), Ruling::Hold(terms)) => {
+            (other.effect, other.risk()) != (terms.effect, terms.risk())
+        }
+        _ => false,
+    }
+}
+
 fn try_call(
     global: &Global,
     tool: &str,
@@ -97,12 +108,24 @@ fn try_call(
     let asked = CallRequest {
         tool: call.tool.as_str(),
         arguments: call.arguments.as_bytes(),
-        definition: Definition::Unknown,
+        // No server is asked here, so the tool is taken for the pinned one.
+        definition: Definition::read(loaded.policy.pin(call.tool.as_str())),
         salt: &[],
         before: None,
         working_folder: None,
     };
     let ruling = loaded.policy.rule(asked);
+    let changed = loaded.policy.rule(CallRequest {
+        definition: Definition::Unknown,
+        ..asked
+    });
+    if is_stricter(&changed, &ruling) {
+        output.notice(
+            "pinned",
+            "this is the ruling while the tool's definition is the pinned one; with another one, the call is held as \
+             destructive or external, at high risk or above",
+        );
+    }
     let exit = match &ruling {
         Ruling::Forbid { .. } => Exit::Forbidden,
         Ruling::Pass(_) | Ruling::Hold(_) => Exit::Done,

@@ -146,3 +146,35 @@ fn show_warns_of_another_policy_only_if_there_is_one() {
     );
     assert_eq!(shown(Some("other.toml"))["otherPolicy"], true);
 }
+
+#[test]
+fn policy_try_mentions_a_pin_only_where_it_changes_the_ruling() {
+    let place = Place::without_policy();
+    let pin = "0".repeat(64);
+    let tool =
+        |name: &str, effect: &str| format!("[tools.{name}]\neffect = \"{effect}\"\ndefinition = \"{pin}\"\n");
+    let mut policy = tool("look", "read")
+        + &tool("note", "write")
+        + &tool("mail", "external")
+        + &tool("wipe", "destructive");
+    policy.push_str("deny = \"args.all\"\n[tools.plain]\neffect = \"read\"\n");
+    place.write("countersign.toml", policy);
+    for (name, arguments, ruling, is_noted) in [
+        ("look", "{}", "pass", true),
+        ("note", "{}", "held", true),
+        ("mail", "{}", "held", false),
+        ("wipe", r#"{"all":false}"#, "held", false),
+        ("wipe", r#"{"all":true}"#, "forbidden", false),
+        ("plain", "{}", "pass", false),
+    ] {
+        let left = place.run(&["policy", "try", name, arguments, "--json"]);
+        let tried: Value = serde_json::from_str(&left.stdout).unwrap();
+        assert_eq!(tried["ruling"], ruling, "{name} {arguments}: {left:?}");
+        assert!(!left.stdout.contains("definition unknown"), "{left:?}");
+        assert_eq!(
+            left.stderr.contains("the pinned one"),
+            is_noted,
+            "{name}: {left:?}"
+        );
+    }
+}
