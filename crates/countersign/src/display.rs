@@ -11,8 +11,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
-use icu_properties::{CodePointMapData, CodePointSetData};
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory as _};
 
 mod clip;
 mod punycode;
@@ -84,8 +83,10 @@ pub(crate) fn is_forbidden(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
     }
-    let category = CodePointMapData::<GeneralCategory>::new().get(character);
-    match category {
+    if is_common_letter(character) {
+        return false;
+    }
+    match character.general_category() {
         GeneralCategory::Control
         | GeneralCategory::Format
         | GeneralCategory::LineSeparator
@@ -95,11 +96,44 @@ pub(crate) fn is_forbidden(character: char) -> bool {
         | GeneralCategory::Unassigned => true,
         // U+3000 is the space of Chinese and Japanese.
         GeneralCategory::SpaceSeparator => character != '\u{3000}',
-        _ => {
-            BLANK.contains(&character)
-                || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
-        }
+        _ => BLANK.contains(&character) || is_default_ignorable(character),
     }
+}
+
+/// Returns true for letters of the most used scripts, which are neither hidden nor marks. Looking up the category takes
+/// six times as long, and long texts consist mostly of these.
+fn is_common_letter(character: char) -> bool {
+    matches!(character,
+        '\u{c0}'..='\u{2af}'         // Latin
+        | '\u{400}'..='\u{482}'      // Cyrillic
+        | '\u{620}'..='\u{64a}'      // Arabic
+        | '\u{3041}'..='\u{3096}'    // Hiragana
+        | '\u{30a1}'..='\u{30fa}'    // Katakana
+        | '\u{4e00}'..='\u{9fff}'    // Chinese characters
+        | '\u{ac00}'..='\u{d7a3}') // Hangul
+}
+
+/// Returns true for characters that a program shows as nothing if it does not support them (Unicode's
+/// `Default_Ignorable_Code_Point`, which reserves ranges for future characters).
+fn is_default_ignorable(character: char) -> bool {
+    matches!(character,
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Returns true if a character leaves no mark on the screen: white space, joiners, fillers. Characters that a font may
@@ -108,13 +142,14 @@ pub(crate) fn is_unseen(character: char) -> bool {
     character.is_whitespace()
         || BLANK.contains(&character)
         || ('\u{fff9}'..='\u{fffb}').contains(&character)
-        || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
+        || is_default_ignorable(character)
 }
 
 /// Returns true if a character is drawn onto the one before it.
 pub(crate) fn is_mark(character: char) -> bool {
-    let category = |character| CodePointMapData::<GeneralCategory>::new().get(character);
-    !character.is_ascii() && GeneralCategoryGroup::Mark.contains(category(character))
+    !character.is_ascii()
+        && !is_common_letter(character)
+        && character.general_category_group() == GeneralCategoryGroup::Mark
 }
 
 fn is_blank(character: char) -> bool {

@@ -6,9 +6,9 @@
 //! that merely look alike (`bill` and `bi1l`, Latin `cop` and Cyrillic `сор`) are different, but the second one cannot
 //! be created.
 
-use icu_normalizer::ComposingNormalizerBorrowed;
-use icu_properties::props::{GeneralCategory, Script};
-use icu_properties::{CodePointMapData, PropertyNamesLong};
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory as _};
+use unicode_script::{Script, UnicodeScript as _};
 use unicode_security::skeleton;
 
 use crate::display::is_forbidden;
@@ -85,9 +85,7 @@ pub fn looks(text: &str) -> [String; 2] {
 }
 
 fn compatible(text: &str) -> String {
-    ComposingNormalizerBorrowed::new_nfkc()
-        .normalize(text)
-        .into_owned()
+    text.nfkc().collect()
 }
 
 /// Writing systems that combine several scripts.
@@ -98,10 +96,9 @@ const TOGETHER: [&[Script]; 3] = [
 ];
 
 fn one_script(text: &str) -> Result<(), RejectedName> {
-    let map = CodePointMapData::<Script>::new();
     let mut scripts: Vec<Script> = Vec::new();
     for character in text.chars().filter(|character| !is_plain(*character)) {
-        let script = map.get(character);
+        let script = character.script();
         let is_mark = script == Script::Inherited && is_mark(character);
         // The Japanese long-vowel sign belongs to two scripts.
         if is_mark || character == '\u{30fc}' {
@@ -125,11 +122,8 @@ fn one_script(text: &str) -> Result<(), RejectedName> {
     match is_one {
         true => Ok(()),
         false => {
-            let names = PropertyNamesLong::<Script>::new();
-            let names = scripts
-                .iter()
-                .map(|script| names.get(*script).unwrap_or("another"));
-            let names: Vec<String> = names.map(|name| name.replace('_', " ")).collect();
+            let names = scripts.iter().map(|script| script.full_name().replace('_', " "));
+            let names: Vec<String> = names.collect();
             Err(RejectedName::Scripts(names.join(" and ")))
         }
     }
@@ -141,15 +135,13 @@ fn is_plain(character: char) -> bool {
 }
 
 fn is_mark(character: char) -> bool {
-    let category = CodePointMapData::<GeneralCategory>::new().get(character);
-    category == GeneralCategory::NonspacingMark
+    character.general_category() == GeneralCategory::NonspacingMark
 }
 
 /// Returns true for combining marks, such as the vowel signs of Indic scripts.
 fn is_mark_of_script(character: char) -> bool {
-    let category = CodePointMapData::<GeneralCategory>::new().get(character);
     matches!(
-        category,
+        character.general_category(),
         GeneralCategory::NonspacingMark | GeneralCategory::SpacingMark
     )
 }

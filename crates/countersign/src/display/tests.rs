@@ -69,7 +69,8 @@ fn x16_characters_that_hide_or_move_text_are_shown() {
 
 #[test]
 fn x103_of_all_code_points_no_invisible_one_is_shown_raw() {
-    use icu_properties::props::WhiteSpace;
+    use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, WhiteSpace};
+    use icu_properties::{CodePointMapData, CodePointSetData};
     let category = CodePointMapData::<GeneralCategory>::new();
     let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
     let space = CodePointSetData::new::<WhiteSpace>();
@@ -120,6 +121,17 @@ fn x103_of_all_code_points_no_invisible_one_is_shown_raw() {
         count > 900_000,
         "most code points are unassigned or private: {count}"
     );
+}
+
+#[test]
+fn x103_of_all_code_points_every_mark_is_one() {
+    use icu_properties::CodePointMapData;
+    use icu_properties::props::{GeneralCategory, GeneralCategoryGroup as Group};
+    let category = CodePointMapData::<GeneralCategory>::new();
+    for character in '\0'..=char::MAX {
+        let is_expected = Group::Mark.contains(category.get(character));
+        assert_eq!(is_mark(character), is_expected, "{character:?}");
+    }
 }
 
 #[test]

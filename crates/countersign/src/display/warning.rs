@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use icu_properties::CodePointMapData;
-use icu_properties::props::{BidiClass, Script};
 use serde::{Deserialize, Serialize};
+use unicode_bidi::{BidiClass, bidi_class};
 use unicode_normalization::is_nfc;
+use unicode_script::{Script, UnicodeScript as _};
 use unicode_security::skeleton;
 
 use super::punycode::{is_disguised, read_host, write_host};
@@ -240,19 +240,30 @@ fn has_like_sign(word: &str) -> bool {
 /// Returns true if right-to-left text occurs together with characters that it may reorder: digits, symbols of
 /// addresses, brackets, or left-to-right text.
 fn has_mixed_directions(text: &str) -> bool {
-    let map = CodePointMapData::<BidiClass>::new();
-    let is_right_to_left = |c: char| [BidiClass::RightToLeft, BidiClass::ArabicLetter].contains(&map.get(c));
-    let is_moved = |c: char| {
-        let class = map.get(c);
-        [
-            BidiClass::LeftToRight,
-            BidiClass::EuropeanNumber,
-            BidiClass::ArabicNumber,
-        ]
-        .contains(&class)
-            || "/\\@=&#<>()[]{}".contains(c)
-    };
-    text.chars().any(is_right_to_left) && text.chars().any(is_moved)
+    text.chars().any(is_right_to_left) && text.chars().any(is_moved_by_right_to_left)
+}
+
+/// Returns true for letters that run from right to left. The table is older than the newest characters and takes those
+/// for left-to-right letters, so they are told by their blocks.
+fn is_right_to_left(character: char) -> bool {
+    match bidi_class(character) {
+        BidiClass::R | BidiClass::AL => true,
+        BidiClass::L => matches!(character,
+            '\u{590}'..='\u{8ff}'
+            | '\u{fb1d}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{feff}'
+            | '\u{10800}'..='\u{10fff}'
+            | '\u{1e800}'..='\u{1efff}'),
+        _ => false,
+    }
+}
+
+fn is_moved_by_right_to_left(character: char) -> bool {
+    "/\\@=&#<>()[]{}".contains(character)
+        || matches!(
+            bidi_class(character),
+            BidiClass::L | BidiClass::EN | BidiClass::AN
+        ) && !is_right_to_left(character)
 }
 
 fn is_bidi(character: char) -> bool {
@@ -261,9 +272,8 @@ fn is_bidi(character: char) -> bool {
 
 /// Returns true if a word contains scripts that no language combines within one word.
 fn is_mixed(word: &str) -> bool {
-    let map = CodePointMapData::<Script>::new();
     let mut scripts: Vec<Script> = Vec::new();
-    for script in word.chars().map(|character| map.get(character)) {
+    for script in word.chars().map(|character| character.script()) {
         let is_neutral = [Script::Common, Script::Inherited, Script::Unknown].contains(&script);
         if !is_neutral && !scripts.contains(&script) {
             scripts.push(script);
@@ -286,4 +296,36 @@ fn is_mixed(word: &str) -> bool {
     !together
         .iter()
         .any(|allowed| scripts.iter().all(|script| allowed.contains(script)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x103_no_direction_or_script_is_missed() {
+        use icu_properties::props::{self, BidiClass as Class, GeneralCategory};
+        use icu_properties::{CodePointMapData, PropertyNamesLong};
+        let category = CodePointMapData::<GeneralCategory>::new();
+        let class = CodePointMapData::<Class>::new();
+        let script = CodePointMapData::<props::Script>::new();
+        let names = PropertyNamesLong::<props::Script>::new();
+        for character in '\0'..=char::MAX {
+            let name = names.get(script.get(character)).unwrap();
+            assert_eq!(character.script().full_name(), name, "{character:?}");
+            // An unassigned character is hidden, and warned about as such.
+            if category.get(character) == GeneralCategory::Unassigned {
+                continue;
+            }
+            match class.get(character) {
+                Class::RightToLeft | Class::ArabicLetter => {
+                    assert!(is_right_to_left(character), "{character:?}")
+                }
+                Class::LeftToRight | Class::EuropeanNumber | Class::ArabicNumber => {
+                    assert!(is_moved_by_right_to_left(character), "{character:?}");
+                }
+                _ => {}
+            }
+        }
+    }
 }

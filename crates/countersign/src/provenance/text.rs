@@ -9,8 +9,8 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use icu_normalizer::{ComposingNormalizer, ComposingNormalizerBorrowed};
 use memchr::memmem;
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::address;
 use super::date::{self, Stated};
@@ -170,15 +170,16 @@ pub(super) fn is_hidden(character: char) -> bool {
 
 /// Folds a message, including compatibility forms, since people type full-width digits.
 pub(super) fn fold_text(text: &str) -> String {
-    fold(text, ComposingNormalizer::new_nfkc())
+    fold(text, text.nfkc())
 }
 
 /// Folds a value, keeping compatibility forms: `ⓜaria` in an argument is not `maria`.
 pub(super) fn fold_value(text: &str) -> String {
-    fold(text, ComposingNormalizer::new_nfc())
+    fold(text, text.nfc())
 }
 
-fn fold(text: &str, form: ComposingNormalizerBorrowed<'_>) -> String {
+/// Folds a text. `normal` are its characters in normal form, which are not needed if the text is ASCII.
+fn fold(text: &str, normal: impl Iterator<Item = char>) -> String {
     let mut folded = String::with_capacity(text.len());
     let mut is_blank = true;
     let mut push = |character: char| {
@@ -196,10 +197,7 @@ fn fold(text: &str, form: ComposingNormalizerBorrowed<'_>) -> String {
         true => text
             .bytes()
             .for_each(|byte| push(byte.to_ascii_lowercase().into())),
-        false => {
-            let normal = form.normalize(text);
-            normal.chars().flat_map(char::to_lowercase).for_each(push);
-        }
+        false => normal.flat_map(char::to_lowercase).for_each(push),
     }
     folded.truncate(folded.trim_end().len());
     folded

@@ -3,9 +3,9 @@
 //! Input: text as somebody typed it. Output: words in one form, regardless of case, width, encoding of accents, and
 //! apostrophes. Not here: meaning. Characters that cannot be seen are reported, not skipped.
 
-use icu_properties::CodePointMapData;
-use icu_properties::props::{GeneralCategory, Script};
 use unicode_normalization::UnicodeNormalization as _;
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory as _};
+use unicode_script::{Script, UnicodeScript as _};
 
 use crate::policy::VALUE;
 
@@ -144,15 +144,14 @@ pub(super) fn code(text: &str) -> Option<char> {
 pub(super) fn is_plain_text(text: &str) -> bool {
     use GeneralCategory as G;
     let text = text.trim();
-    let category = |c: char| CodePointMapData::<GeneralCategory>::new().get(c);
     let is_letter = |c: char| {
         matches!(
-            category(c),
+            c.general_category(),
             G::UppercaseLetter | G::LowercaseLetter | G::TitlecaseLetter | G::OtherLetter | G::DecimalNumber
         ) || matches!(c, 'ー' | '々' | 'ๆ' | 'ｰ')
     };
-    let is_mark = |c: char| matches!(category(c), G::NonspacingMark | G::SpacingMark);
-    let is_arabic = |c: char| CodePointMapData::<Script>::new().get(c) == Script::Arabic;
+    let is_mark = |c: char| matches!(c.general_category(), G::NonspacingMark | G::SpacingMark);
+    let is_arabic = |c: char| c.script() == Script::Arabic;
     let is_emoji = |c: char| matches!(c, '✅' | '👍' | '👌' | '🙌' | '🙏' | '🙂' | '😊');
     let mut before = ' ';
     let mut is_word_before = false;
@@ -402,7 +401,7 @@ impl WordReader {
 
     fn by_category(&mut self, c: char) {
         use GeneralCategory as G;
-        match CodePointMapData::<GeneralCategory>::new().get(c) {
+        match c.general_category() {
             G::UppercaseLetter | G::TitlecaseLetter => c.to_lowercase().for_each(|c| self.folded(c)),
             G::LowercaseLetter | G::OtherLetter | G::ModifierLetter | G::DecimalNumber => self.folded(c),
             G::LetterNumber | G::OtherNumber => self.sign(c),
@@ -445,7 +444,7 @@ impl WordReader {
         let script = match c {
             // Most text needs no lookup.
             '\u{80}'..='\u{5ff}' => S::Latin,
-            _ => CodePointMapData::<Script>::new().get(c),
+            _ => c.script(),
         };
         match script {
             // Scripts without spaces: each character is a word here, and a pattern of a table is a sequence of them.
