@@ -5,6 +5,7 @@
 
 mod text;
 
+#[cfg(feature = "reply")]
 pub(crate) use text::length;
 pub use text::{CardText, Missing};
 

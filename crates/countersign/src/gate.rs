@@ -9,11 +9,13 @@ mod concerns;
 mod decide;
 mod flag;
 mod follow;
+#[cfg(feature = "reply")]
 mod hear;
 mod passed;
 mod run;
 mod snapshots;
 mod submission;
+mod trace;
 mod undo;
 mod unrecorded;
 mod wait;
@@ -29,7 +31,6 @@ use crate::executor::{Executor, NoExecutor, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Person, Run, Tenant, ToolName};
 use crate::policy::{CallRequest, Policy, Ruling, Terms};
-use crate::provenance::{Provenance, VouchedConversation};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::secrecy::{Concealed, Secrecy, concealed_with};
 use crate::snapshot::Snapshot;
@@ -42,6 +43,7 @@ pub use concerns::Concerns;
 pub use decide::{KEPT, Resolved, Running};
 pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use follow::ReleasedCursor;
+#[cfg(feature = "reply")]
 pub use hear::{Reply, ReplyOutcome};
 use passed::{Passing, reused};
 pub use run::Ran;
@@ -124,6 +126,7 @@ impl Gate {
     }
 
     /// Lets calls carry secrets, encrypted with this sealer while they wait.
+    #[cfg(feature = "seal")]
     pub fn with_sealer(self, sealer: Sealer) -> Gate {
         Gate {
             sealer: Some(sealer),
@@ -152,7 +155,7 @@ impl Gate {
             .calls
             .iter()
             .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
-            || submission.conversation.as_ref().is_some_and(is_long)
+            || trace::is_long(&submission)
         {
             false => self.rule_all(&submission, &snapshots, &seeds)?,
             // Conditions on large arguments and long conversations may take long: keep them off the async worker
@@ -415,10 +418,7 @@ impl Gate {
                 .and_then(|before| Some(&*before.as_ref()?.result)),
             working_folder: call.working_folder.as_deref(),
         };
-        let provenance = match self.policy.is_traced(request.tool) {
-            true => self.trace(submission, request),
-            false => None,
-        };
+        let provenance = self.trace_unless_passed(submission, request);
         let terms = match self.policy.rule_traced(request, provenance.as_ref()) {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
@@ -504,12 +504,6 @@ impl Gate {
             return forbidden(concealed.told());
         }
         Ok(Some(Ruled::Held(id)))
-    }
-
-    /// Traces where a call's values came from, if the conversation was given.
-    fn trace(&self, submission: &Submission, request: CallRequest<'_>) -> Option<Provenance> {
-        let told = submission.conversation.as_ref()?;
-        Some(self.policy.trace(request.tool, request.arguments, told))
     }
 
     fn seal(&self, secret: &Secret, tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {
@@ -734,17 +728,6 @@ impl StartToken {
     fn hash(&self) -> Hash {
         self.token.hash()
     }
-}
-
-/// Returns true if tracing through a conversation may block a shared thread for too long.
-fn is_long(told: &VouchedConversation) -> bool {
-    const LONG_FROM: usize = 64 * 1024;
-    let bytes = told
-        .conversation()
-        .messages
-        .iter()
-        .map(|message| message.text().len());
-    bytes.sum::<usize>() >= LONG_FROM
 }
 
 /// Error for a store whose answer does not belong to the command.

@@ -59,6 +59,7 @@ pub mod call;
 pub mod card;
 pub mod command;
 pub mod concern;
+#[cfg(feature = "reply")]
 pub mod conversation;
 pub mod decision;
 pub mod display;
@@ -74,9 +75,11 @@ pub mod log;
 pub mod name;
 pub mod path_names;
 pub mod policy;
+#[cfg(feature = "reply")]
 pub mod prompt;
 pub mod provenance;
 pub mod registry;
+#[cfg(feature = "reply")]
 pub mod reply;
 pub mod seal;
 pub mod secrecy;

@@ -9,6 +9,7 @@ mod reason;
 pub use origin::Origins;
 pub use reason::Reasons;
 
+#[cfg(feature = "reply")]
 use crate::reply;
 
 /// The sentences of one language. Placeholders: `{what}` is the summary of the calls, `{yes}` and `{no}` are the
@@ -190,6 +191,7 @@ impl Sentences {
     }
 
     /// Sets the language in which replies are interpreted, if that language is supported.
+    #[cfg(feature = "reply")]
     pub(crate) fn read_in(mut self, language: Option<&str>) -> Sentences {
         if let Some(tag) = language.filter(|tag| reply::can_read(tag)) {
             self.language = tag.to_ascii_lowercase();

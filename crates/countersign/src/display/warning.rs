@@ -313,8 +313,9 @@ mod tests {
         for character in '\0'..=char::MAX {
             let name = names.get(script.get(character)).unwrap();
             assert_eq!(character.script().full_name(), name, "{character:?}");
-            // An unassigned character is hidden, and warned about as such.
-            if category.get(character) == GeneralCategory::Unassigned {
+            // An unassigned character is hidden, and warned about as such. A mark is drawn on its base, which counts.
+            let no_direction = [GeneralCategory::Unassigned, GeneralCategory::NonspacingMark];
+            if no_direction.contains(&category.get(character)) {
                 continue;
             }
             match class.get(character) {

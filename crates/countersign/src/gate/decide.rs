@@ -307,7 +307,7 @@ impl Gate {
         let call = approval
             .call(position)
             .ok_or_else(|| bad("there is no such call".to_owned()))?;
-        if self.policy.act(call.tool.as_str()).is_none() && self.policy.hash() != approval.policy {
+        if !self.policy.lists(call.tool.as_str()) && self.policy.hash() != approval.policy {
             let reason = "the policy at hand does not list the tool, so it cannot rule on other arguments: \
                           edit it where the policy is known, or name that policy";
             return Err(bad(reason.to_owned()));

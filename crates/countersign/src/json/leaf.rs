@@ -160,6 +160,7 @@ pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Rang
 
 /// Returns the pointer of the value that contains a byte of a JSON text; `None` for a key, or if the text before it is
 /// not JSON.
+#[cfg(feature = "provenance")]
 pub(crate) fn pointer_at(text: &str, offset: usize) -> Option<String> {
     let mut at = PointerTracker::default();
     let mut is_value = false;

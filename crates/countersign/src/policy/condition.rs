@@ -1,43 +1,26 @@
 //! A condition on a call's arguments, written in CEL.
 //!
 //! Input: an expression at load time, arguments at each call. Output: true, false, or why evaluation failed; on failure
-//! the policy holds the call.
-//! Not here: CEL's types. Nothing outside this file knows which evaluator is used.
+//! the policy holds the call. Without the feature `cel` no condition compiles, so a policy that has one is refused.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+#[cfg(not(feature = "cel"))]
+mod absent;
+#[cfg(feature = "cel")]
+mod evaluator;
 
-use cel::objects::{Key, Map};
-use cel::{Context, Env, ExecutionError, Program, Value};
-
-use crate::display::clip;
-use crate::json::{Node, Number, Tree};
 use crate::provenance::Counts;
 
-mod survey;
-
-const MAX_BYTES: usize = 4 * 1024;
-/// Maximum iterations of the innermost loop, because the evaluator has no cost limit: about 30 ms, or 160 ms with
-/// patterns.
-const MAX_TURNS: usize = 100_000;
-
-/// CEL variable that holds the number of values of each origin.
-const ORIGINS: &str = "provenance";
-
-static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
-
-#[derive(Debug)]
-pub(super) struct Condition {
-    source: String,
-    program: Program,
-    /// Nesting depth of the loops in the condition.
-    loops: usize,
-    /// Whether it uses the `provenance` variable.
-    asks_origin: bool,
-}
+#[cfg(not(feature = "cel"))]
+pub(super) use absent::Condition;
+#[cfg(feature = "cel")]
+pub(super) use evaluator::Condition;
 
 /// Origins of a call's values, as conditions see them.
 #[derive(Debug)]
+#[cfg_attr(
+    not(feature = "cel"),
+    expect(dead_code, reason = "only conditions read the counts")
+)]
 pub(super) enum Origins {
     /// No conversation, or one without the person's messages.
     Unknown,
@@ -54,144 +37,3 @@ pub(super) struct BadCondition {
     pub(super) message: String,
     pub(super) hint: String,
 }
-
-impl Condition {
-    pub(super) fn compile(source: &str) -> Result<Condition, BadCondition> {
-        if source.len() > MAX_BYTES {
-            let message = format!("condition is longer than {MAX_BYTES} bytes");
-            let hint = "decide in the tool, or hold every call".to_owned();
-            return Err(BadCondition {
-                offset: 0,
-                message,
-                hint,
-            });
-        }
-        let program = ENVIRONMENT.compile(source).map_err(|errors| {
-            let (position, message) = match errors.errors.first() {
-                Some(error) => (error.pos, error.msg.clone()),
-                None => ((1, 1), "not an expression".to_owned()),
-            };
-            BadCondition {
-                offset: offset_of(source, position),
-                message: format!("bad condition: {}", message.to_lowercase()),
-                hint: "conditions are CEL, as in `args.amount >= 100.0`".to_owned(),
-            }
-        })?;
-        let loops = survey::survey(&program)?;
-        Ok(Condition {
-            source: source.to_owned(),
-            asks_origin: program.references().has_variable(ORIGINS),
-            program,
-            loops,
-        })
-    }
-
-    pub(super) fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Evaluates the condition for these arguments and origins, or says why it cannot.
-    pub(super) fn holds_for(&self, arguments: &Tree<'_>, origins: &Origins) -> Result<bool, String> {
-        // INVARIANT: a condition on origins is never answered when the person's messages are missing; it fails instead.
-        match origins {
-            _ if !self.asks_origin => self.answer(arguments, None),
-            Origins::Unknown => Err(
-                "no conversation with the person was given, so where the values came from is unknown"
-                    .to_owned(),
-            ),
-            Origins::Heard(counts) => self.answer(arguments, Some(counts)),
-            // INVARIANT: a conversation supplied by the agent may tighten a ruling, never loosen it. A condition
-            // tightens when it is true and when it fails, so only `true` is accepted here; anything else counts as a
-            // failure.
-            Origins::Supplied(counts) => match self.answer(arguments, Some(counts)) {
-                Ok(true) => Ok(true),
-                _ => Err(
-                    "the agent itself supplied the conversation, so where the values came from is unknown"
-                        .to_owned(),
-                ),
-            },
-        }
-    }
-
-    fn answer(&self, arguments: &Tree<'_>, origins: Option<&Counts>) -> Result<bool, String> {
-        let turns = u32::try_from(self.loops)
-            .ok()
-            .and_then(|loops| arguments.count().checked_pow(loops));
-        if turns.is_none_or(|turns| turns > MAX_TURNS) {
-            return Err("the arguments are too large for its loops".to_owned());
-        }
-        let mut context = Context::with_env(ENVIRONMENT.clone());
-        context.add_variable_from_value("args", to_cel(arguments)?);
-        if let Some(origins) = origins {
-            context.add_variable_from_value(ORIGINS, counts_to_cel(origins));
-        }
-        match self.program.execute(&context) {
-            Ok(Value::Bool(answer)) => Ok(answer),
-            Ok(_) => Err("its result is neither true nor false".to_owned()),
-            Err(ExecutionError::NoSuchKey(key)) => Err(format!("there is no `{}`", clip(&key, 60))),
-            // The error text is not passed on: it can quote arguments, including secrets.
-            Err(ExecutionError::NoSuchOverload { .. }) => {
-                Err("an argument has an unexpected type".to_owned())
-            }
-            Err(_) => Err("it cannot be evaluated".to_owned()),
-        }
-    }
-}
-
-/// Converts CEL's 1-based line and column to a byte offset.
-fn offset_of(source: &str, (line, column): (isize, isize)) -> usize {
-    let line = usize::try_from(line - 1).unwrap_or(0);
-    let before: usize = source.split_inclusive('\n').take(line).map(str::len).sum();
-    let rest = source.get(before..).unwrap_or_default();
-    let column = usize::try_from(column - 1).unwrap_or(0);
-    before + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
-}
-
-fn counts_to_cel(counts: &Counts) -> Value {
-    let fields = [
-        ("invented", counts.invented),
-        ("tool", counts.tool),
-        ("outside", counts.outside),
-        ("user", counts.user),
-        ("derived", counts.derived),
-        ("default", counts.default),
-        ("unknown", counts.unknown),
-        ("total", counts.total()),
-    ];
-    let entries = fields.map(|(name, count)| {
-        let key = Key::String(Arc::new(name.to_owned()));
-        (key, Value::Int(count.into()))
-    });
-    let map = Arc::new(HashMap::from(entries));
-    Value::Map(Map { map })
-}
-
-/// Converts arguments to CEL values. Not done through serde, which makes integers unsigned, so that `args.amount * 2`
-/// fails.
-fn to_cel(tree: &Tree<'_>) -> Result<Value, String> {
-    Ok(match &tree.node {
-        Node::Null => Value::Null,
-        Node::Bool(value) => Value::Bool(*value),
-        Node::Number => match Number::read(&tree.raw) {
-            Number::Int(number) => Value::Int(number),
-            Number::UInt(number) => Value::UInt(number),
-            Number::Float { value, .. } if value.is_finite() => Value::Float(value),
-            Number::Float { .. } => return Err("a number is too large".to_owned()),
-        },
-        Node::String(text) => Value::String(Arc::new(text.to_string())),
-        Node::Array(items) => {
-            let items: Result<Vec<Value>, String> = items.iter().map(to_cel).collect();
-            Value::List(Arc::new(items?))
-        }
-        Node::Object(fields) => {
-            let mut map = HashMap::with_capacity(fields.len());
-            for (key, value) in fields {
-                map.insert(Key::String(Arc::new(key.to_string())), to_cel(value)?);
-            }
-            Value::Map(Map { map: Arc::new(map) })
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests;

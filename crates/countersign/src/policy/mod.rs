@@ -22,25 +22,30 @@ use crate::secrecy::{Concealed, Secrecy, too_many};
 use crate::summary::{Row, SecretPath, ShownValues, Summaries, generic, generic_tree, hide, is_cut, table};
 use crate::working_folder::WorkingFolder;
 
+#[cfg(feature = "reply")]
 mod act;
 mod authority;
 mod catalogue;
 mod condition;
 mod definition;
-mod names;
+mod feature;
 mod parse;
 mod problem;
 mod read;
 mod schema;
+mod secret;
 mod sensitive_paths;
 mod snapshot;
 mod template;
 mod template_names;
 mod terms;
+#[cfg(feature = "provenance")]
 mod trace;
 mod undo;
 
+#[cfg(feature = "reply")]
 pub use act::Act;
+#[cfg(feature = "reply")]
 pub(crate) use act::VALUE;
 pub use authority::{Authority, LARGEST_QUORUM};
 use authority::{AuthorityOverrides, MinimumSurfaces};
@@ -233,6 +238,7 @@ struct Tool {
     effect: Effect,
     risk: Risk,
     title: Option<String>,
+    #[cfg(feature = "reply")]
     act: Act,
     has_summary: bool,
     yes: Option<String>,
@@ -253,6 +259,7 @@ struct Tool {
     on_failure: OnFailure,
     schema: Option<Schema>,
     /// Whether the tool's results may contain text written by strangers.
+    #[cfg(feature = "provenance")]
     is_outside: bool,
     definition: Option<Hash>,
 }
@@ -362,6 +369,7 @@ impl Policy {
     }
 
     /// Words of a tool's title and summary that a reply may use to name the act; `None` for an unlisted tool.
+    #[cfg(feature = "reply")]
     pub fn act(&self, tool: &str) -> Option<&Act> {
         self.tools.get(tool).map(|tool| &tool.act)
     }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+#[cfg(feature = "reply")]
 use super::act::Act;
 use super::authority::{AuthorityOverrides, MinimumSurfaces};
 use super::condition::Condition;
+use super::feature;
 use super::problem::{Problem, Problems, nearest};
 use super::read::{Reader, Text};
 use super::schema::{Schema, table_to_json};
@@ -154,6 +156,9 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
         channel.ttl = reader
             .duration(table, "ttl", SECOND..=MONTH)
             .unwrap_or(channel.ttl);
+        for key in ["on_other", "on_filler"] {
+            feature::REPLY.can_read(reader, table, key);
+        }
         let choices = [("cancel", OnOther::Cancel), ("keep", OnOther::Keep)];
         channel.on_other = reader
             .choice(table, "on_other", &choices)
@@ -285,6 +290,7 @@ impl Entry<'_, '_> {
                 Some(Effect::Destructive | Effect::External) | None => Risk::High,
             }),
             title: self.label(reader, "title", 120),
+            #[cfg(feature = "reply")]
             act: self.act(),
             has_summary: self.summary(reader, &mut policy.summaries),
             yes: self.label(reader, "yes", 40),
@@ -305,6 +311,7 @@ impl Entry<'_, '_> {
             before: self.before(reader),
             on_failure: self.on_failure(reader),
             schema: self.schema(reader),
+            #[cfg(feature = "provenance")]
             is_outside: reader.boolean(table, "outside").unwrap_or(false),
             definition: self.definition(reader),
         };
@@ -328,6 +335,7 @@ impl Entry<'_, '_> {
         let plain = self.table.iter().filter(|(_, value)| !value.get_ref().is_table());
         let plain: DeTable<'_> = plain.map(|(key, value)| (key.clone(), value.clone())).collect();
         reader.only(&plain, &format!("tool `{}`", self.name), &known);
+        feature::PROVENANCE.can_read(reader, self.table, "outside");
     }
 
     fn label(&self, reader: &mut Reader<'_>, key: &str, max_chars: usize) -> Option<String> {
@@ -343,6 +351,7 @@ impl Entry<'_, '_> {
         Some(text.value)
     }
 
+    #[cfg(feature = "reply")]
     fn act(&self) -> Act {
         let text = |key| self.table.get(key).and_then(|value| value.get_ref().as_str());
         Act::of(self.name, text("title"), text("summary"))
@@ -473,6 +482,9 @@ impl Entry<'_, '_> {
     }
 
     fn schema(&self, reader: &mut Reader<'_>) -> Option<Schema> {
+        if !feature::SCHEMA.can_read(reader, self.table, "schema") {
+            return None;
+        }
         let value = reader.table(self.table, "schema")?;
         let json = table_to_json(value.get_ref().as_table()?);
         let compiled = json.ok_or("it holds a number that JSON cannot".to_owned());

@@ -1,40 +1,44 @@
 //! JSON Schema for a tool's arguments. A mismatch is returned to the agent to fix instead of being put to a person.
+//! Without the feature `schema` no schema compiles.
 
-use std::collections::HashMap;
+#[cfg(not(feature = "schema"))]
+mod absent;
+#[cfg(feature = "provenance")]
+mod declared;
+#[cfg(feature = "provenance")]
+mod names;
+#[cfg(feature = "schema")]
+mod validator;
 
-use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Number as JsonNumber, Value};
 use toml::de::{DeTable, DeValue};
 
-use super::names::Names;
-use crate::display::clip;
-use crate::json::{Node, Number, TopLevel, Tree, push_segment};
+#[cfg(not(feature = "schema"))]
+use absent::Validator;
+#[cfg(feature = "provenance")]
+use declared::Declared;
+#[cfg(feature = "schema")]
+use validator::Validator;
+
+use crate::json::{Node, Number, TopLevel, Tree};
 
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
-    /// Default values by JSON pointer.
-    defaults: HashMap<String, Value>,
-    names: Names,
+    /// Defaults and names, for tracing.
+    #[cfg(feature = "provenance")]
+    pub(super) declared: Declared,
 }
 
 impl Schema {
     /// Compiles a schema. References to other documents are not followed, and patterns match in linear time.
     pub fn compile(schema: &Value) -> Result<Schema, String> {
-        let patterns = PatternOptions::regex()
-            .size_limit(1 << 20)
-            .dfa_size_limit(1 << 20);
-        let options = jsonschema::options().offline().with_pattern_options(patterns);
-        let validator = options.should_validate_formats(true).build(schema);
-        let validator = validator.map_err(|error| error.to_string())?;
-        let mut defaults = HashMap::new();
-        collect_defaults(schema, &mut String::new(), &mut defaults);
-        let names = Names::of(schema);
+        let validator = Validator::build(schema)?;
         Ok(Schema {
             validator,
-            defaults,
-            names,
+            #[cfg(feature = "provenance")]
+            declared: Declared::of(schema),
         })
     }
 
@@ -44,43 +48,10 @@ impl Schema {
         self.check(&tree)
     }
 
-    /// Default of the value at a pointer. Values inside lists have none.
-    pub(super) fn default(&self, pointer: &str) -> Option<&Value> {
-        self.defaults.get(pointer)
-    }
-
-    /// Returns whether the schema declares the member at a pointer; `None` if the schema says nothing about names
-    /// there.
-    pub(super) fn is_name(&self, pointer: &str) -> Option<bool> {
-        self.names.is_name(pointer)
-    }
-
     /// Checks arguments. The error describes the fault without repeating values.
     pub(super) fn check(&self, arguments: &Tree<'_>) -> Result<(), String> {
         let value = to_json(arguments).ok_or("a number is too large to be checked")?;
-        self.validator.validate(&value).map_err(|error| {
-            let place = error.instance_path().to_string();
-            let message = error.masked_with("the value").to_string();
-            let place = if place.is_empty() {
-                String::new()
-            } else {
-                format!(" at `{}`", clip(&place, 100))
-            };
-            format!("{}{place}", clip(&message, 200))
-        })
-    }
-}
-
-fn collect_defaults(schema: &Value, pointer: &mut String, defaults: &mut HashMap<String, Value>) {
-    if let Some(default) = schema.get("default") {
-        defaults.insert(pointer.clone(), default.clone());
-    }
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (name, property) in properties.into_iter().flatten() {
-        let length = pointer.len();
-        push_segment(pointer, name);
-        collect_defaults(property, pointer, defaults);
-        pointer.truncate(length);
+        self.validator.validate(&value)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Provenance of a call's values, using the defaults, secrets and schemas that only the policy knows.
 
-use crate::call::Call;
 use crate::json::{Kind, Leaf};
 use crate::provenance::{self, Declared, Provenance, VouchedConversation, is_parameter};
 use crate::secrecy::Secrecy;
-use crate::summary::is_secret;
 
 use super::{Policy, Tool};
 
@@ -12,24 +10,6 @@ impl Policy {
     /// Returns true if the tool's values are traced; false if all its calls pass anyway.
     pub(crate) fn is_traced(&self, tool: &str) -> bool {
         !self.tools.get(tool).is_some_and(Tool::is_plain_read)
-    }
-
-    /// Returns true if the value at a pointer, or a value that contains it, is secret.
-    pub fn is_secret(&self, tool: &str, pointer: &str) -> bool {
-        let tool = self.tools.get(tool);
-        tool.is_some_and(|tool| is_secret(&tool.secrets, pointer))
-    }
-
-    /// Returns true if the value at a pointer of a stored call is secret, by the call's own terms or by this policy.
-    pub fn is_secret_of(&self, call: &Call, pointer: &str) -> bool {
-        let has_secrets = match &call.terms.secret {
-            Some(secret) if secret.is_empty() => self
-                .tools
-                .get(call.tool.as_str())
-                .is_some_and(|tool| !tool.secrets.is_empty()),
-            _ => true,
-        };
-        has_secrets && Secrecy::of(call, self, &[]).is_secret(pointer)
     }
 
     /// Traces a call's values. Secret values keep their marks, but not the words they were found in.
@@ -62,7 +42,7 @@ impl Declared for Definition<'_> {
 
     fn is_name(&self, pointer: &str) -> bool {
         let schema = self.tool.and_then(|tool| tool.schema.as_ref());
-        let declared = schema.and_then(|schema| schema.is_name(pointer));
+        let declared = schema.and_then(|schema| schema.declared.is_name(pointer));
         declared.unwrap_or_else(|| is_parameter(pointer))
     }
 
@@ -75,7 +55,7 @@ fn is_default(tool: &Tool, leaf: &Leaf<'_>) -> bool {
     let declared = tool
         .schema
         .as_ref()
-        .and_then(|schema| schema.default(&leaf.pointer));
+        .and_then(|schema| schema.declared.default(&leaf.pointer));
     match (declared, leaf.kind) {
         (None, _) => false,
         (Some(declared), Kind::String) => declared.as_str() == Some(&*leaf.text()),

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::voucher::Voucher;
-
 /// Origins of all values of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
@@ -14,6 +12,26 @@ pub struct Provenance {
     /// Party that vouches for the conversation. Stored separately; see `store/record.rs`.
     #[serde(skip)]
     vouched_by: Voucher,
+}
+
+/// Party that vouches for a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Voucher {
+    /// The agent that proposes the call, or the program it runs in.
+    #[default]
+    Agent,
+    /// The gate, which received the person's messages or the tools' results first-hand.
+    Gate,
+}
+
+impl Voucher {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Voucher::Agent => "agent",
+            Voucher::Gate => "gate",
+        }
+    }
 }
 
 /// Extent to which a conversation was examined. Serialized by position; the first two variants have the encodings of
@@ -44,6 +62,7 @@ const KEY: &str = "key:";
 
 impl Traced {
     /// Builds the origin of a member name.
+    #[cfg(feature = "provenance")]
     pub(super) fn key(pointer: &str, mark: Mark) -> Traced {
         let pointer = format!("{KEY}{pointer}");
         Traced { pointer, mark }

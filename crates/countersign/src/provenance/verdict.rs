@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::mark::{Coverage, Derivation, Derived, Mark, MatchKind, Provenance};
-use super::voucher::Voucher;
+use super::mark::{Coverage, Derivation, Derived, Mark, MatchKind, Provenance, Voucher};
 use crate::display::{clip, escape};
 use crate::sentence::{Origins, fill};
 use crate::summary::Row;

@@ -5,33 +5,13 @@
 
 use std::sync::Arc;
 
-use super::Conversation;
+use super::{Conversation, Voucher};
 
 /// A conversation, and who vouches for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VouchedConversation {
     conversation: Arc<Conversation>,
     voucher: Voucher,
-}
-
-/// Party that vouches for a conversation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Voucher {
-    /// The agent that proposes the call, or the program it runs in.
-    #[default]
-    Agent,
-    /// The gate, which received the person's messages or the tools' results first-hand.
-    Gate,
-}
-
-impl Voucher {
-    /// The word used in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Voucher::Agent => "agent",
-            Voucher::Gate => "gate",
-        }
-    }
 }
 
 impl VouchedConversation {

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use jiff::civil::{Date, Time};
 
+use super::super::mark::MatchKind;
 use super::date::{self, Moment};
-use super::mark::MatchKind;
 use super::number::{self, Decimal, word_value};
 use super::shape::Shape;
 use super::text::{Text, fold_value, is_inside_word, words};

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::provenance::{MOST_BYTES, Voucher};
 use crate::time::Time;
 
 mod own_words;

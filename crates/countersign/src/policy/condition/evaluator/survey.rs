@@ -3,8 +3,9 @@
 use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue, operators};
 use cel::{Context, Program};
 
-use super::super::problem::nearest;
-use super::{BadCondition, ENVIRONMENT};
+use super::super::super::problem::nearest;
+use super::super::BadCondition;
+use super::ENVIRONMENT;
 
 /// Variables that a condition may use.
 const VARIABLES: [&str; 2] = ["args", super::ORIGINS];

@@ -6,12 +6,12 @@
 
 use jiff::civil::DateTime;
 
+use super::super::mark::{Derivation, Derived, Part};
 use super::Source;
 use super::address;
 use super::agent_words::AgentMessage;
 use super::date;
 use super::form::{Value, inflections};
-use super::mark::{Derivation, Derived, Part};
 use super::number::{self, Decimal};
 use super::shape::Shape;
 use super::text::{is_hidden, is_inside_word, words};
