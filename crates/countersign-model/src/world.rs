@@ -8,7 +8,7 @@ use countersign::approval::{Approval, SharedApproval};
 use countersign::command::Propose;
 use countersign::hash::Hash as Digest;
 use countersign::id::{ApprovalId, Person};
-use countersign::policy::{Authority, Terms};
+use countersign::policy::Authority;
 use countersign::state::{CallState, State};
 use countersign::store::suite::sample;
 use countersign::time::Time;
@@ -65,11 +65,9 @@ impl Instance {
             quorum: self.quorum,
             ..Authority::default()
         };
-        let terms = Terms {
-            timeout: TICK * u32::from(TIMEOUT),
-            approvers: (0..self.deciders).map(|who| person(who).to_owned()).collect(),
-            ..sample::terms_asking(authority)
-        };
+        let mut terms = sample::terms_asking(authority);
+        terms.timeout = TICK * u32::from(TIMEOUT);
+        terms.approvers = (0..self.deciders).map(|who| person(who).to_owned()).collect();
         Propose {
             calls: vec![sample::call_under(&format!("{{\"n\":{number}}}"), terms)],
             ttl: TICK * TTL,

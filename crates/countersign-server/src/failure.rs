@@ -109,6 +109,7 @@ impl From<StoreError> for Failure {
             StoreError::InDoubt(_) => "store_in_doubt",
             StoreError::Stopped(_) => "store_stopped",
             StoreError::Impossible(_) => "store_impossible",
+            _ => "store_failed",
         };
         let hint = error.hint();
         Failure::error(code, error.to_string()).hint(hint)
@@ -152,6 +153,7 @@ impl From<ExecuteRefusal> for Failure {
             ExecuteRefusal::NotLookedAt(_) => "start it through the service",
             ExecuteRefusal::NotAsShown { .. } => "check the current content and the new approval",
             ExecuteRefusal::NotYourPermit(_) => "only the caller that started a call can finish it",
+            _ => "look at it with `countersign show`",
         };
         Failure::with(Exit::Refused, refusal.code(), refusal.to_string()).hint(hint)
     }
@@ -191,9 +193,6 @@ impl From<SubmitError> for Failure {
             SubmitError::Refused(ProposeRefusal::KeyReused(_)) => {
                 Failure::with(Exit::Refused, "key_reused", message).hint("use a new key for a new proposal")
             }
-            SubmitError::Refused(_) => {
-                Failure::with(Exit::Refused, "refused", message).hint("undo only what succeeded")
-            }
             SubmitError::NoUndo(..) => {
                 let failure = Failure::with(Exit::Refused, "no_undo", message);
                 match failure.hint {
@@ -201,6 +200,7 @@ impl From<SubmitError> for Failure {
                     None => failure.hint("undo it by hand"),
                 }
             }
+            _ => Failure::with(Exit::Refused, "refused", message).hint("undo only what succeeded"),
         }
     }
 }

@@ -23,6 +23,7 @@ pub const MOST_CALLS: usize = 100;
 
 /// A request for a human decision.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Approval {
     /// Id.
     pub id: ApprovalId,
@@ -91,6 +92,7 @@ pub struct Approval {
 
 /// An accepted decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Decided {
     /// True if at least one call was approved.
     pub approved: bool,
@@ -110,6 +112,7 @@ pub struct Decided {
 
 /// Approval by one of several people who have to approve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Endorsement {
     /// The person, identified by their credential.
     pub by: Person,

@@ -52,6 +52,7 @@ impl std::fmt::Debug for Arguments {
 /// Reason why a call will never run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RefusalReason {
     /// A person denied the call or its whole approval.
     Denied,
@@ -98,6 +99,7 @@ impl RefusalReason {
 
 /// The single start of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Execution {
     /// Time of the start.
     pub started_at: Time,
@@ -111,6 +113,7 @@ pub struct Execution {
 
 /// A stored call.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Call {
     /// The tool's name.
     pub tool: ToolName,

@@ -25,6 +25,7 @@ const MIN_SAMPLES: usize = 3;
 
 /// A fact about a call that deserves a second look.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Concern {
     /// A call with the same values was started before, and its outcome is not known.
     StartedBefore {

@@ -61,6 +61,7 @@ pub enum Origin {
 
 /// Result of handling a message.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct MessageResponse {
     /// Interpretation of the message; `None` if it was not interpreted.
     pub read: Option<Interpreted>,

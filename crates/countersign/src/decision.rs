@@ -231,6 +231,7 @@ pub enum Choice {
 
 /// Reason why a decision was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// No such approval for this tenant.
     #[error("there is no approval `{0}`")]

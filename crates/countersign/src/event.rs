@@ -20,6 +20,7 @@ use crate::undoes::Undoes;
 
 /// One entry of an approval's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Event {
     /// Number within the history, from 1, without gaps.
     pub number: u32,
@@ -127,7 +128,8 @@ impl std::fmt::Debug for ContentHash {
     }
 }
 
-/// Kind of an event, with its details.
+/// Kind of an event, with its details. Exhaustive, because the model checker, the pages and the command line have to
+/// consider every kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "what",
@@ -255,6 +257,7 @@ pub enum EventKind {
 
 /// A call whose arguments the approving person changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Edited {
     /// Position of the call.
     pub call: u8,

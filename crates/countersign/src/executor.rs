@@ -122,7 +122,7 @@ impl std::fmt::Debug for PermitToken {
     }
 }
 
-/// Result of running a call.
+/// Result of running a call. Exhaustive: one that is taken for another could run a call twice.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The tool succeeded, with this result.

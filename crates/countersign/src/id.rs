@@ -12,6 +12,7 @@ pub const LONGEST_NAME: usize = 256;
 
 /// Reason why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadName {
     /// The text is empty.
     #[error("{} must not be empty", with_article(.0))]

@@ -54,6 +54,7 @@ impl Default for Limits {
 /// Position and reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed arguments at byte {at}: {reason}")]
+#[non_exhaustive]
 pub struct Malformed {
     /// Offset of the first byte that cannot be accepted.
     pub at: usize,
@@ -63,6 +64,7 @@ pub struct Malformed {
 
 /// Reason for rejecting bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Reason {
     /// More bytes than allowed.
     #[error("larger than {0} bytes\nhint: pass a reference to the content instead of the content")]

@@ -15,6 +15,7 @@ use crate::display::is_forbidden;
 
 /// Reason why a text is rejected as a new name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RejectedName {
     /// Leading, trailing, repeated or unusual spaces.
     #[error("a name has no spaces around it, and single plain spaces inside")]

@@ -48,6 +48,7 @@ impl Default for PromptOptions<'_> {
 
 /// A pending approval as shown in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Prompt {
     /// Id of the approval; not for display.
     pub approval: ApprovalId,

@@ -116,6 +116,7 @@ pub struct Entry {
 
 /// Reason why an entry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadEntry {
     /// Invalid key.
     #[error("{0}")]

@@ -64,6 +64,7 @@ impl Reading {
 
 /// A reading and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interpreted {
     /// Meaning of the reply.
     pub reading: Reading,

@@ -60,6 +60,7 @@ impl std::fmt::Debug for Secret {
 
 /// Reason why sealing or opening failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SealError {
     /// The gate has no sealing key.
     #[error("there is no sealing key")]

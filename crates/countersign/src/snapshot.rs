@@ -18,6 +18,7 @@ pub const LARGEST_SNAPSHOT: usize = 64 * 1024;
 
 /// State of a call's target before the call, as read by another tool.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// Tool that read it.
     pub tool: ToolName,
@@ -63,6 +64,7 @@ impl std::fmt::Debug for Snapshot {
 
 /// A changed value. Texts are formatted as on a card, so that a changed type is visible, but are not escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// JSON pointer of the value.
     pub pointer: String,

@@ -6,6 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 /// State of an approval. Once it has left `Pending`, it never changes again.
+///
+/// This enum and the three below are exhaustive: [`State::apply`] and [`CallState::apply`] are total, and a program that
+/// forgets a state should not compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -93,6 +96,7 @@ pub enum CallChange {
 /// Error for an event that is not legal in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{event} is not legal when {state}")]
+#[non_exhaustive]
 pub struct Illegal {
     /// Name of the state.
     pub state: &'static str,

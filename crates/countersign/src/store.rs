@@ -322,6 +322,7 @@ pub struct FeedEvent {
 
 /// Errors of a store. After any of them, nothing may be run on the strength of the failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The store cannot be reached. Nothing was written; a retry is safe.
     #[error("the store cannot be reached: {0}")]

@@ -232,6 +232,7 @@ impl std::str::FromStr for Anchor {
 
 /// The system clock and the store's time are far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClockTrouble {
     /// The system clock jumped ahead by this much. The store follows only after it has stayed there for ten minutes.
     JumpedAhead(Duration),

@@ -22,6 +22,7 @@ const NOT_SENT: (&str, bool, &str) = (
 
 /// A tool call and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Exchange {
     /// Id that links the call and its result.
     pub id: String,
@@ -37,6 +38,7 @@ pub struct Exchange {
 
 /// Result of one call, as reported to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ToolResult {
     /// Status of the call, as one word.
     pub status: &'static str,

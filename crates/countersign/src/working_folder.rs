@@ -33,6 +33,7 @@ pub struct Link {
 
 /// Reason why a working folder is not acceptable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadFolder {
     /// The folder, or the target of a link, does not begin at a root.
     #[error("a working folder and the targets of links are absolute paths")]

@@ -242,7 +242,7 @@ fn bad_folder(problem: &BadFolder) -> Failure {
             format!("its arguments name too many symbolic links for one card: {problem}"),
         )
         .hint("split the call into several ones"),
-        BadFolder::NotAbsolute | BadFolder::NoPath => bad(&format!("`cwd`: {problem}")),
+        _ => bad(&format!("`cwd`: {problem}")),
     }
 }
 

@@ -93,7 +93,7 @@ pub fn hides(secrecy: &Secrecy, result: &[u8]) -> bool {
 
 /// Returns the values in which the call's arguments differ from `old`.
 fn changes(secrecy: &Secrecy, call: &Call, old: &[u8], whole: bool) -> Vec<ChangeView> {
-    let shown = |Difference { pointer, was, is }| {
+    let shown = |Difference { pointer, was, is, .. }| {
         let is_hidden = secrecy.is_secret(&pointer);
         let text = |text: Option<String>| match is_hidden {
             true => text.map(|_| HIDDEN.to_owned()),

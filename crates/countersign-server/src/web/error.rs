@@ -206,9 +206,7 @@ impl From<BadName> for ApiError {
             BadName::Reserved(..) | BadName::Blanks(_) => {
                 ApiError::unclear(problem.to_string(), "choose another name")
             }
-            BadName::Empty(_) | BadName::TooLong(_) | BadName::Control(_) | BadName::Tool => {
-                ApiError::bad_request(problem.to_string())
-            }
+            _ => ApiError::bad_request(problem.to_string()),
         }
     }
 }
@@ -261,6 +259,7 @@ impl From<Refusal> for ApiError {
             | Refusal::SurfaceTooWeak { .. }
             | Refusal::EditNotAlone { .. } => StatusCode::FORBIDDEN,
             Refusal::BadChoices { .. } | Refusal::BadEdit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::CONFLICT,
         };
         let error = ApiError::new(status, refusal.code(), refusal.to_string(), refusal.hint());
         match refusal {
@@ -303,6 +302,7 @@ impl From<ExecuteRefusal> for ApiError {
                 StatusCode::FORBIDDEN,
                 "only the caller that started a call can finish it",
             ),
+            _ => (StatusCode::CONFLICT, "look at the approval"),
         };
         ApiError::new(status, refusal.code(), refusal.to_string(), hint)
     }
@@ -374,13 +374,11 @@ impl From<SubmitError> for ApiError {
                 message,
                 "propose something else, or ask a person why",
             ),
-            SubmitError::Refused(_) => {
-                ApiError::new(StatusCode::CONFLICT, "refused", message, "look at the approval")
-            }
             SubmitError::NoUndo(..) => {
                 let message = message.split("\nhint:").next().unwrap_or_default().to_owned();
                 ApiError::new(StatusCode::CONFLICT, "no_undo", message, "undo it by hand")
             }
+            _ => ApiError::new(StatusCode::CONFLICT, "refused", message, "look at the approval"),
         }
     }
 }
@@ -396,7 +394,7 @@ impl From<StoreError> for ApiError {
             StoreError::Full(_) => busy("store_full", "the store is full"),
             StoreError::InDoubt(_) => busy("in_doubt", "it is unknown whether this was written"),
             StoreError::Stopped(_) => busy("store_stopped", "the store stopped"),
-            StoreError::Impossible(_) => ApiError::internal(),
+            _ => ApiError::internal(),
         };
         tracing::error!(code = answer.code, "the store failed: {error}");
         answer

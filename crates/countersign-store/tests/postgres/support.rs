@@ -11,7 +11,7 @@ use countersign::decision::{Decider, Decision, Surface, Verdict};
 use countersign::effect::Effect;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Person, Tenant, ToolName};
-use countersign::policy::{Definition, OnFailure, Terms, Undoable};
+use countersign::policy::{Definition, OnFailure, Undoable};
 use countersign::store::{Cursor, FeedEvent, Store, StoreError};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::{Client, NoTls};
@@ -89,19 +89,17 @@ pub fn id(number: u64) -> ApprovalId {
 }
 
 pub fn new_approval(number: u64) -> Propose {
-    let terms = Terms {
-        effect: Effect::Destructive,
-        summary: "Delete 13 paddocks".to_owned(),
-        yes: None,
-        no: None,
-        ttl: Duration::from_secs(300),
-        start_within: None,
-        timeout: Duration::from_secs(60),
-        approvers: vec!["alice".to_owned()],
-        on_failure: OnFailure::Stop,
-        undo: Undoable::Yes,
-        ..countersign::store::suite::sample::terms()
-    };
+    let mut terms = countersign::store::suite::sample::terms();
+    terms.effect = Effect::Destructive;
+    terms.summary = "Delete 13 paddocks".to_owned();
+    terms.yes = None;
+    terms.no = None;
+    terms.ttl = Duration::from_secs(300);
+    terms.start_within = None;
+    terms.timeout = Duration::from_secs(60);
+    terms.approvers = vec!["alice".to_owned()];
+    terms.on_failure = OnFailure::Stop;
+    terms.undo = Undoable::Yes;
     Propose {
         tenant: Tenant::single(),
         id: id(number),

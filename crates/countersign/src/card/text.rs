@@ -30,6 +30,7 @@ pub struct CardText {
 
 /// Amount of a card that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Missing {
     /// Number of calls that are not shown in full.
     pub calls: usize,

@@ -55,6 +55,7 @@ pub struct Revision {
 /// [`accepted`](DecideAnswer::accepted).
 #[derive(Clone, Debug)]
 #[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
+#[non_exhaustive]
 pub struct DecideAnswer {
     /// Current state of the approval; `None` if it does not exist. Still pending if others have to approve too.
     pub approval: Option<SharedApproval>,

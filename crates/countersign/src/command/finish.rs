@@ -96,6 +96,7 @@ pub struct Finish {
 
 /// A call whose outcome is on record.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Finished {
     /// Current state of its approval.
     pub approval: SharedApproval,

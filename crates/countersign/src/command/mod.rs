@@ -47,7 +47,7 @@ pub use start::{ExecuteRefusal, SnapshotCheck, Start, Started};
 pub use sweep::{Sweep, Swept};
 pub use void::{Void, Voided};
 
-/// A write to a store, run as one transaction.
+/// A write to a store, run as one transaction. Exhaustive, because a store that skips a command loses a write.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Creates a pending approval for held calls. A crash before the commit leaves nothing, after it the approval is

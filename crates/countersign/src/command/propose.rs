@@ -68,6 +68,7 @@ pub struct NewCall {
 
 /// An accepted proposal.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Proposed {
     /// Current state of the approval.
     pub approval: SharedApproval,
@@ -77,6 +78,7 @@ pub struct Proposed {
 
 /// Reason for refusing a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProposeRefusal {
     /// The idempotency key was used for another request.
     #[error("idempotency key `{0}` was used for something else")]

@@ -41,6 +41,7 @@ pub enum SnapshotCheck {
 
 /// A call that this command started.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Started {
     /// Current state of its approval.
     pub approval: SharedApproval,
@@ -50,6 +51,7 @@ pub struct Started {
 
 /// Reason for not starting, finishing or reconciling a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExecuteRefusal {
     /// The tenant has no such call.
     #[error("there is no call `{0}`")]

@@ -21,6 +21,7 @@ pub struct Sweep {
 
 /// Counts of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Swept {
     /// Approvals that expired.
     pub expired: usize,

@@ -39,6 +39,7 @@ pub struct Void {
 
 /// Counts of voided approvals and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Voided {
     /// Pending approvals withdrawn.
     pub pending: usize,

@@ -19,6 +19,7 @@ const NAMED_CHARS: usize = 60;
 /// A property of a value that a reader may not see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Warning {
     /// Invisible characters, other than line breaks and tabs.
     HiddenCharacters,

@@ -12,6 +12,7 @@ use crate::time::Time;
 
 /// Inconsistency in a history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BrokenHistory {
     /// The first event is missing or not `proposed`.
     #[error("the history does not begin with a proposal")]

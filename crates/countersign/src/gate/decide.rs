@@ -33,6 +33,7 @@ const LONGEST_REASON: usize = 200;
 /// [`accepted`](Resolved::accepted).
 #[derive(Debug)]
 #[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
+#[non_exhaustive]
 pub struct Resolved {
     /// Current state of the approval; `None` if it does not exist.
     pub approval: Option<SharedApproval>,

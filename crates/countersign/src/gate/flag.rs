@@ -17,6 +17,7 @@ pub const GUIDE: &str = include_str!("guide.txt");
 
 /// Result of a call that may carry the flag.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Flagged {
     /// A person approved exactly this call: it may run, once.
     Confirmed(Permit),

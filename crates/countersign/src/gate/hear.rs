@@ -29,7 +29,7 @@ pub struct Reply {
     pub message: Option<Key>,
 }
 
-/// Result of a reply.
+/// Result of a reply. Exhaustive, because a surface that misses one leaves the person without an answer.
 #[derive(Debug)]
 pub enum ReplyOutcome {
     /// Nothing is pending here, or not for this sender: pass the message on to the agent.

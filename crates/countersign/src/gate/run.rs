@@ -23,6 +23,7 @@ const LATE: Duration = Duration::from_secs(600);
 
 /// A call that this gate ran, and whose outcome is on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ran {
     /// The call that ran.
     pub call: CallId,

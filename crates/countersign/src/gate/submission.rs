@@ -109,6 +109,7 @@ pub struct ApprovalOptions {
 
 /// Result of a submission.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Submitted {
     /// One ruling per call, in order.
     pub calls: Vec<Ruled>,
@@ -116,7 +117,7 @@ pub struct Submitted {
     pub approval: Option<SharedApproval>,
 }
 
-/// Ruling on one call.
+/// Ruling on one call. Exhaustive, because the caller has to know of every call whether it may run.
 #[derive(Debug)]
 pub enum Ruled {
     /// The call may run at once. Unless it is a read, its start is on record, and the caller must report its outcome.
@@ -141,6 +142,7 @@ pub enum Ruled {
 
 /// Error of a whole submission. None of its calls runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SubmitError {
     /// No calls, or too many.
     #[error("a submission has 1 to {MOST_CALLS} calls, this one has {0}")]

@@ -24,6 +24,7 @@ const PLACE_CHARS: usize = 100;
 
 /// Undo of a whole approval.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Undoing {
     /// The approval that asks for the undo; `None` if nothing can be undone.
     pub approval: Option<SharedApproval>,
@@ -33,6 +34,7 @@ pub struct Undoing {
 
 /// A call that cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NotUndone {
     /// Position in its approval, from 1.
     pub position: u8,

@@ -29,6 +29,7 @@ pub enum Kind {
 
 /// A scalar, or an empty object or array.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leaf<'a> {
     /// JSON pointer (RFC 6901).
     pub pointer: String,
@@ -108,6 +109,7 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
 
 /// Name of an object member.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Key {
     /// JSON pointer of the member (RFC 6901).
     pub pointer: String,

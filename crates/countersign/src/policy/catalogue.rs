@@ -7,6 +7,7 @@ use crate::effect::{Effect, Risk};
 
 /// A tool's entry, independent of any arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ToolListing<'p> {
     /// Tool name.
     pub tool: &'p str,

@@ -106,6 +106,7 @@ pub struct Policy {
 
 /// Settings for channels, from `[channel]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Channel {
     /// How long an approval stays pending before it expires, unless its tool sets its own `ttl`.
     pub ttl: Duration,
@@ -147,6 +148,7 @@ pub enum OnFiller {
 
 /// Limits on how many approvals an agent may ask people for. The defaults apply unless the policy overrides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Agents {
     /// Maximum number of pending approvals per agent and requester; `None` when the policy says `"unlimited"`.
     pub most_pending: Option<usize>,
@@ -225,6 +227,7 @@ pub enum Ruling {
 
 /// Execution parameters of a call that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pass {
     /// The kind of change.
     pub effect: Effect,

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// A mistake or warning, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// Line, from 1.
     pub line: usize,

@@ -15,6 +15,7 @@ use crate::summary::SecretPath;
 
 /// Presentation of a held call to people, and execution parameters once approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Terms {
     /// The kind of change.
     pub effect: Effect,
@@ -82,6 +83,7 @@ impl Terms {
 
 /// A call's final risk and the authority derived from it. Built only by a policy and never changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RiskAndAuthority {
     risk: Risk,
     /// Stored separately; see `store/record.rs`.

@@ -20,6 +20,7 @@ pub(super) struct Undo(pub(super) CallTemplate);
 
 /// Reason why a call cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UndoProblem {
     /// The policy declares no undo for the tool.
     #[error(

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Origins of all values of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Provenance {
     /// Values in the order of the arguments, followed by member names that the agent chose.
     pub leaves: Vec<Traced>,
@@ -49,6 +50,7 @@ pub enum Coverage {
 
 /// Origin of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Traced {
     /// JSON pointer of the value. For a member name, `key:` followed by the pointer of the member; no pointer of a
     /// value begins like that.
@@ -105,6 +107,7 @@ pub enum Mark {
 
 /// Words in which a value was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Quote {
     /// Index of the message in the given conversation, from 0.
     pub message: u32,
@@ -118,6 +121,7 @@ pub struct Quote {
 
 /// A quote from a tool's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolQuote {
     /// Tool name.
     pub name: String,
@@ -131,6 +135,7 @@ pub struct ToolQuote {
 
 /// Derivation of a value from stated ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Derived {
     /// Kind of derivation.
     pub how: Derivation,
@@ -142,6 +147,7 @@ pub struct Derived {
 
 /// Part of a derived value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Part {
     /// Tool that stated the part; `None` if the person did.
     pub tool: Option<String>,
@@ -249,6 +255,7 @@ impl Mark {
 
 /// Number of values of each origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Counts {
     /// Stated by nobody.
     pub invented: u32,

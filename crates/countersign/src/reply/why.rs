@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Reason for a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Why {
     /// The words that decided.
     Words(Vec<String>),

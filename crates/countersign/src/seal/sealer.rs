@@ -121,8 +121,8 @@ fn about_result(tenant: &Tenant, call: CallId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seal::secret_length;
     use crate::id::ApprovalId;
+    use crate::seal::secret_length;
 
     fn call(position: u8) -> CallId {
         CallId {

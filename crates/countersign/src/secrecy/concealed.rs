@@ -31,6 +31,7 @@ const OTHER_READ: &str = "have that read answer a JSON object, or take `before` 
 /// A secret that would hide part of a place that is not secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
+#[non_exhaustive]
 pub struct Concealed {
     /// Position of the call that the hidden place belongs to, from 1.
     pub call: u8,

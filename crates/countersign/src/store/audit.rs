@@ -41,6 +41,7 @@ pub struct AuditProgress {
 
 /// Result of an audit.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Audited {
     /// Number of approvals checked.
     pub approvals: u64,

@@ -33,6 +33,7 @@ pub struct Purge {
 
 /// Result of one page of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Purged {
     /// Number of approvals erased by this page.
     pub erased: usize,

@@ -45,6 +45,7 @@ const LINK: usize = 32;
 
 /// Error for a row that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadRecord {
     /// Written by a newer version of this program.
     #[error("a record has version {0}, which this version does not know")]
