@@ -20,9 +20,11 @@ use crate::BenchArgs;
 use crate::connection::Connection;
 use crate::load::{UNLIMITED, arguments};
 use crate::place::Place;
+use crate::raw::{cpu_time, resident_bytes};
 use crate::report::{drive, report};
 
 const TOOL: &str = "delete_paddocks";
+const MIB: f64 = 1024.0 * 1024.0;
 /// Limit of streams per caller, which determines the number of callers.
 const STREAMS_EACH: usize = 10;
 
@@ -272,7 +274,7 @@ pub(super) async fn waiting(place: &Place, args: &BenchArgs) -> anyhow::Result<V
     let pid = service.child.id().context("the service is gone")?;
     let mut first = Connection::open(&service.address).await?;
     service.propose(&mut first).await?;
-    let before = resident(pid)?;
+    let before = resident_bytes(pid)?;
     let mut open = Vec::with_capacity(count);
     for _ in 0..count {
         let mut connection = Connection::open(&service.address).await?;
@@ -282,14 +284,14 @@ pub(super) async fn waiting(place: &Place, args: &BenchArgs) -> anyhow::Result<V
         open.push(connection);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let grown = resident(pid)?.saturating_sub(before);
-    let idle = processor_ticks(pid)?;
+    let grown = (resident_bytes(pid)? - before) / MIB;
+    let idle = cpu_time(pid)?;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let idle = processor_ticks(pid)?.saturating_sub(idle);
+    let idle = cpu_time(pid)?.saturating_sub(idle);
     Ok(json!({
         "bench": "http-waiting", "waiters": count,
-        "mib_per_10k_waiting": (grown as f64 / 1024.0 * 1e4 / count as f64 * 10.0).round() / 10.0,
-        "cpu_ms_in_5_s": idle * 10,
+        "mib_per_10k_waiting": (grown * 1e4 / count as f64 * 10.0).round() / 10.0,
+        "cpu_ms_in_5_s": idle.as_millis(),
     }))
 }
 
@@ -299,7 +301,7 @@ pub(super) async fn streams(place: &Place, args: &BenchArgs) -> anyhow::Result<V
     let (count, span) = (args.rows, args.span());
     let service = Service::start(place, args, count.div_ceil(STREAMS_EACH)).await?;
     let pid = service.child.id().context("the service is gone")?;
-    let before = resident(pid)?;
+    let before = resident_bytes(pid)?;
     let mut stalled = Vec::new();
     let mut reading = Vec::new();
     for number in 0..count {
@@ -324,7 +326,7 @@ pub(super) async fn streams(place: &Place, args: &BenchArgs) -> anyhow::Result<V
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let grown = resident(pid)?.saturating_sub(before);
+    let grown = (resident_bytes(pid)? - before) / MIB;
     drop(service);
     let mut complete = 0;
     let readers = reading.len();
@@ -333,23 +335,6 @@ pub(super) async fn streams(place: &Place, args: &BenchArgs) -> anyhow::Result<V
     }
     Ok(json!({
         "bench": "http-streams", "readers": readers, "stalled": stalled.len(), "events": proposed,
-        "saw_every_event": complete, "grown_mib": (grown as f64 / 1024.0).round(),
+        "saw_every_event": complete, "grown_mib": grown.round(),
     }))
-}
-
-/// Returns the resident memory of a process in KiB.
-fn resident(pid: u32) -> anyhow::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    Ok(number.context("no memory figure")?.parse()?)
-}
-
-/// Returns the CPU time of a process in hundredths of a second.
-fn processor_ticks(pid: u32) -> anyhow::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let rest = text.rsplit_once(')').context("no processor figure")?.1;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let tick = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-    Ok(tick(11).unwrap_or_default() + tick(12).unwrap_or_default())
 }

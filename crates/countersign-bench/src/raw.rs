@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use countersign_store::private_file;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -29,32 +30,30 @@ pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
 
 /// Returns the memory of a parked task in bytes, averaged over `count`.
 pub(super) async fn parked_task_bytes(count: usize) -> anyhow::Result<f64> {
-    let before = resident_bytes()?;
+    let here = std::process::id();
+    let before = resident_bytes(here)?;
     let mut parked = Vec::with_capacity(count);
     for _ in 0..count {
         let (sender, receiver) = oneshot::channel::<u64>();
         parked.push((sender, tokio::spawn(async move { receiver.await.ok() })));
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
-    Ok((resident_bytes()? - before) / count.max(1) as f64)
+    Ok((resident_bytes(here)? - before) / count.max(1) as f64)
 }
 
-/// Returns the resident memory of this process in bytes.
-pub(super) fn resident_bytes() -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
+/// Returns the resident memory of a process in bytes.
+pub(super) fn resident_bytes(process: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: f64 = line
-        .and_then(|line| line.split_whitespace().next())
-        .unwrap_or("0")
-        .parse()?;
-    Ok(kib * 1024.0)
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    Ok(kib.context("no memory figure")?.parse::<f64>()? * 1024.0)
 }
 
-/// Returns the CPU time that this process has used.
-pub(super) fn cpu_time() -> anyhow::Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
+/// Returns the CPU time that a process has used.
+pub(super) fn cpu_time(process: u32) -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // After the process name, which may contain anything, fields 12 and 13 are user and system time in ticks.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let (_, fields) = stat.rsplit_once(')').context("no processor figure")?;
     let ticks: u64 = fields
         .split_whitespace()
         .skip(11)

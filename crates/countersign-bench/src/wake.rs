@@ -86,7 +86,8 @@ pub(super) async fn waiting(store: Arc<dyn Store>, count: usize) -> anyhow::Resu
         }
     }
     let parked = parked_task_bytes(count).await?;
-    let before = resident_bytes()?;
+    let here = std::process::id();
+    let before = resident_bytes(here)?;
     let tenant = asked.tenant.clone();
     let waiting: Vec<_> = ids
         .into_iter()
@@ -96,19 +97,19 @@ pub(super) async fn waiting(store: Arc<dyn Store>, count: usize) -> anyhow::Resu
         })
         .collect();
     // Wait until all have read the approval and parked.
-    let mut settled = cpu_time()?;
+    let mut settled = cpu_time(here)?;
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let now = cpu_time()?;
+        let now = cpu_time(here)?;
         if now - settled < Duration::from_millis(20) {
             break;
         }
         settled = now;
     }
-    let each = (resident_bytes()? - before) / count.max(1) as f64;
-    let idle_from = cpu_time()?;
+    let each = (resident_bytes(here)? - before) / count.max(1) as f64;
+    let idle_from = cpu_time(here)?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let idle = cpu_time()? - idle_from;
+    let idle = cpu_time(here)? - idle_from;
     for task in &waiting {
         task.abort();
     }
