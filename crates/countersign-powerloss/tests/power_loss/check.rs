@@ -13,7 +13,8 @@ use countersign::state::{CallState, State};
 use countersign::store::{Filter, Store, StoreError};
 use countersign::time::{Clock as _, ManualClock};
 
-use crate::life::{Ack, Record, gate};
+use crate::client;
+use crate::life::{self, Ack, Record};
 
 /// Longer than any timeout in the tests.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -121,13 +122,15 @@ async fn holds(
     let is = |id, state| found.get(id).is_some_and(|(approval, _)| approval.state == state);
     let call = |call: &CallId| found.get(&call.approval)?.0.call(call.position);
     Ok(match ack {
-        Ack::Proposed(id) => found.contains_key(id),
-        Ack::Approved(id) => is(id, State::Approved),
-        Ack::Denied(id) => is(id, State::Denied),
+        Ack::Client(client::Ack::Proposed(id)) => found.contains_key(id),
+        Ack::Client(client::Ack::Approved(id)) => is(id, State::Approved),
+        Ack::Client(client::Ack::Denied(id)) => is(id, State::Denied),
         Ack::Superseded(id) => is(id, State::Superseded),
         Ack::Withdrawn(id) => is(id, State::Withdrawn),
-        Ack::Started(id) => call(id).is_some_and(|call| call.execution.is_some()),
-        Ack::Finished(id) => call(id).is_some_and(|call| call.state == CallState::Succeeded),
+        Ack::Client(client::Ack::Started(id)) => call(id).is_some_and(|call| call.execution.is_some()),
+        Ack::Client(client::Ack::Finished(id)) => {
+            call(id).is_some_and(|call| call.state == CallState::Succeeded)
+        }
         Ack::Erased(id) => found
             .get(id)
             .is_some_and(|(approval, _)| approval.erased_at.is_some()),
@@ -164,7 +167,7 @@ async fn check_end(
 ) -> Result<Vec<Violation>, StoreError> {
     let mut violations = Vec::new();
     clock.set(clock.now().plus(HOUR));
-    let gate = gate(store.clone(), &Arc::default());
+    let gate = life::recording_client(store.clone(), &Arc::default()).gate;
     gate.expire_due().await?;
     for (id, (before, _)) in found {
         let Some(after) = store.approval(&before.tenant, *id).await? else {

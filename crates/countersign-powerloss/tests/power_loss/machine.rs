@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 
 use crate::check::{Violation, check, check_file};
-use crate::life::{Caller, Record, gate};
+use crate::life::{Caller, Record, recording_client};
 
 /// Maximum number of power cuts of one machine.
 const MOST_CUTS: u64 = 4;
@@ -176,7 +176,7 @@ impl Machine {
 
     async fn call(&mut self, store: &Arc<SqliteStore>, callers: u64, lives: u64, checkpointed: bool) {
         let caller = |number, random: &mut Random| Caller {
-            gate: gate(store.clone(), &self.record),
+            client: recording_client(store.clone(), &self.record),
             record: self.record.clone(),
             random: Random::new(random.below(u64::MAX)),
             name: format!("{} {number}", self.cuts),
@@ -188,7 +188,7 @@ impl Machine {
         let mut all: Vec<Caller> = (1..=callers).map(|number| caller(number, &mut random)).collect();
         let working = async {
             // After the power cut there is nothing left to do.
-            if resumes && first.resume().await.is_err() {
+            if resumes && first.client.resume().await.is_err() {
                 return;
             }
             let _ = join_all(all.iter_mut().map(|caller| caller.live(lives))).await;

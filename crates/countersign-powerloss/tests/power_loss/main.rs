@@ -12,6 +12,9 @@
 )]
 
 mod check;
+// The tests of kills use the same client.
+#[path = "../../../countersign-store/tests/stores/client.rs"]
+mod client;
 mod life;
 mod machine;
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::executor::{Outcome, Permit, Tools};
-use countersign::gate::{Gate, Submission, SubmittedCall};
-use countersign::id::{Agent, CallId, Person, Tenant, ToolName};
+use countersign::gate::Gate;
+use countersign::id::{CallId, Tenant, ToolName};
 use countersign::policy::Policy;
 use countersign::state::{CallState, State};
 use countersign::store::suite::Fixture;
@@ -24,10 +24,11 @@ use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
+use crate::client::{approve, submit};
 use crate::database;
 use crate::figures::rounds;
 use crate::layer::{Layer, Layered};
-use crate::workload::{all_approvals, approve, verified_approval};
+use crate::workload::{all_approvals, verified_approval};
 
 const POLICY: &str = r#"
 [agents]
@@ -93,14 +94,7 @@ fn gate(store: Arc<dyn Store>, effects: &Effects) -> Gate {
 }
 
 async fn propose(gate: &Gate, tool: &str) -> Result<SharedApproval, StoreError> {
-    let call = SubmittedCall::new(tool, &b"{}"[..]);
-    let (agent, requester) = (Agent::new("crm").unwrap(), Person::new("crm-token").unwrap());
-    let submission = Submission::new(Tenant::single(), agent, requester, vec![call]).unwrap();
-    match gate.submit(submission).await {
-        Ok(submitted) => Ok(submitted.approval.expect("it is held")),
-        Err(countersign::gate::SubmitError::Store(error)) => Err(error),
-        Err(error) => panic!("{error}"),
-    }
+    submit(gate, None, tool, 1).await
 }
 
 async fn wait_until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {

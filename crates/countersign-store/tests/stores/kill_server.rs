@@ -17,11 +17,12 @@ use countersign::time::{Clock as _, ManualClock, SystemClock};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use futures_util::FutureExt;
 
+use crate::client::{Ack, TestClient};
 use crate::database::{connect, run};
 use crate::figures::{report, rounds};
 use crate::layer::{Layer, Layered};
 use crate::server::Server;
-use crate::workload::{Ack, TestClient, all_approvals, check, check_sweep, verified_approval};
+use crate::workload::{all_approvals, check, check_sweep, verified_approval};
 
 const TASKS: usize = 8;
 const KILLS: usize = 10;

@@ -9,6 +9,7 @@
     reason = "a test's helpers fail by panicking, as the test does"
 )]
 
+mod client;
 mod clock;
 mod conformance;
 mod database;

@@ -2,18 +2,19 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign::store::StoreError;
+use countersign::id::CallId;
+use countersign::store::{Store, StoreError};
 use countersign::time::Time;
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 
 use super::halt::{HaltPoint, HaltingClock, HaltingStore};
+use crate::client::TestClient;
 use crate::database::open_sqlite;
 use crate::layer::Layered;
-use crate::workload::TestClient;
 
 /// Pause after which the idle writer has checkpointed the WAL.
 const MOVED_AFTER: Duration = Duration::from_millis(300);
@@ -36,31 +37,41 @@ pub fn number(name: &str) -> u64 {
     setting(name).unwrap().parse().unwrap()
 }
 
+fn clock() -> Arc<HaltingClock> {
+    let begin = Time::from_micros(i64::try_from(number("CLOCK")).unwrap());
+    Arc::new(HaltingClock::starting_at(begin))
+}
+
+/// Opens the store in the child's folder, with its clock. It stops at the point that the parent named.
+pub fn open_halting(folder: &Path) -> (Arc<dyn Store>, Arc<HaltingClock>, Arc<HaltPoint>) {
+    let halt = Arc::new(HaltPoint::new(setting("POINT").unwrap(), number("PASSES")));
+    let clock = clock();
+    let store = Layered(HaltingStore {
+        store: open_sqlite(&folder.join("store.db"), clock.clone()),
+        clock: clock.clone(),
+        halt: halt.clone(),
+    });
+    (Arc::new(store), clock, halt)
+}
+
+/// Appends a line about an effect to the file that the parent reads.
+pub fn write_effect(folder: &Path, line: &str) {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).append(true).open(folder.join("effects"));
+    file.unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
 #[tokio::test]
 #[ignore = "the other half of the tests in `kill`"]
 async fn works_until_it_is_killed() {
     let Some(folder) = setting("FOLDER").map(PathBuf::from) else {
         return;
     };
-    let halt = Arc::new(HaltPoint::new(setting("POINT").unwrap(), number("PASSES")));
-    let begin = Time::from_micros(i64::try_from(number("CLOCK")).unwrap());
-    let clock = Arc::new(HaltingClock::starting_at(begin));
-    let store = open_sqlite(&folder.join("store.db"), clock.clone());
-    let store = Arc::new(Layered(HaltingStore {
-        store,
-        clock: clock.clone(),
-        halt: halt.clone(),
-    }));
+    let (store, clock, halt) = open_halting(&folder);
     say("open");
-    let effects = folder.join("effects");
-    let effect = move |call| {
+    let effect = move |call: CallId| {
         halt.reached("before effect");
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&effects)
-            .unwrap();
-        file.write_all(format!("{call}\n").as_bytes()).unwrap();
+        write_effect(&folder, &call.to_string());
         halt.reached("after effect");
     };
     let client = TestClient::new(store, Arc::new(|ack| say(&ack.to_string())), Arc::new(effect));
@@ -80,26 +91,16 @@ async fn backs_up_until_it_is_killed() {
     let Some(folder) = setting("FOLDER").map(PathBuf::from) else {
         return;
     };
-    let begin = Time::from_micros(i64::try_from(number("CLOCK")).unwrap());
-    let clock = Arc::new(HaltingClock::starting_at(begin));
     let options = SqliteOptions {
-        clock: Some(clock),
+        clock: Some(clock()),
         ..SqliteOptions::default()
     };
     let store = Arc::new(SqliteStore::open(folder.join("store.db"), options).unwrap());
-    let effects = folder.join("effects");
-    let effect = move |call| {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&effects)
-            .unwrap();
-        file.write_all(format!("{call}\n").as_bytes()).unwrap();
-    };
+    let effects = folder.clone();
     let client = TestClient::new(
         store.clone(),
         Arc::new(|ack| say(&ack.to_string())),
-        Arc::new(effect),
+        Arc::new(move |call| write_effect(&effects, &call.to_string())),
     );
     say("open");
     tolerate(client.resume().await);

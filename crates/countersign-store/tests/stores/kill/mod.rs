@@ -20,10 +20,11 @@ use countersign::store::{Filter, Store};
 use countersign::time::{Clock, ManualClock, SystemClock};
 use tempfile::TempDir;
 
+use crate::client::{Ack, TestClient};
 use crate::database::open_sqlite;
 use crate::faults::report;
 use crate::figures::rounds;
-use crate::workload::{Ack, TestClient, all_approvals, check, check_sweep};
+use crate::workload::{all_approvals, check, check_sweep};
 use child::MARK;
 use halt::POINTS;
 

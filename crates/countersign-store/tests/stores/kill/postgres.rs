@@ -19,11 +19,12 @@ use tempfile::TempDir;
 use super::child::{number, say, setting};
 use super::halt::{HaltPoint, stop};
 use super::{ChildProcess, spawn};
+use crate::client::TestClient;
 use crate::database::{Database, connect, run};
 use crate::figures::{report, rounds};
 use crate::kill_server::{Node, Records, check_end};
 use crate::layer::{Layer, Layered};
-use crate::workload::{TestClient, check};
+use crate::workload::check;
 
 /// K1 to K13: before, with the lock of, in the middle of, and after each command, and around the effect.
 const POINTS: [&str; 26] = [

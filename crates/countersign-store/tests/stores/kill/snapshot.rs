@@ -4,7 +4,6 @@
 //! The page is a file, which is changed while the process is dead or just before it is read again. Each effect records
 //! the page it found, to be compared with what was shown.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -12,21 +11,21 @@ use std::sync::Arc;
 use countersign::approval::SharedApproval;
 use countersign::call::RefusalReason;
 use countersign::executor::{Outcome, Permit, Tools};
-use countersign::gate::{Gate, Submission, SubmittedCall};
-use countersign::id::{Agent, CallId, Person, Tenant, ToolName};
+use countersign::gate::Gate;
+use countersign::id::{CallId, Tenant, ToolName};
 use countersign::policy::Policy;
 use countersign::state::{CallState, State};
 use countersign::store::{Filter, Store};
-use countersign::time::{Clock as _, ManualClock, SystemClock, Time};
+use countersign::time::{Clock as _, ManualClock, SystemClock};
 use tempfile::TempDir;
 
-use super::child::{number, say, setting};
-use super::halt::{HaltPoint, HaltingClock, HaltingStore};
+use super::child::{open_halting, say, setting, write_effect};
+use super::halt::HaltPoint;
 use super::{ChildProcess, HOUR, runtime, spawn};
+use crate::client::{approve, submit};
 use crate::database::open_sqlite;
 use crate::figures::rounds;
-use crate::layer::Layered;
-use crate::workload::{all_approvals, approve, check_sweep, verified_approval};
+use crate::workload::{all_approvals, check_sweep, verified_approval};
 
 const POLICY: &str = r#"
 [agents]
@@ -114,11 +113,7 @@ fn gate(store: Arc<dyn Store>, folder: PathBuf, halt: Arc<HaltPoint>) -> Gate {
 fn apply_effect(folder: &Path, call: CallId, halt: &HaltPoint) {
     halt.reached("before effect");
     let found = std::fs::read_to_string(page(folder)).unwrap();
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.create(true).append(true).open(folder.join("effects"));
-    file.unwrap()
-        .write_all(format!("{call} {found}\n").as_bytes())
-        .unwrap();
+    write_effect(folder, &format!("{call} {found}"));
     halt.reached("after effect");
 }
 
@@ -129,18 +124,10 @@ async fn works_over_a_page_until_it_is_killed() {
     let Some(folder) = setting("FOLDER").map(PathBuf::from) else {
         return;
     };
-    let halt = Arc::new(HaltPoint::new(setting("POINT").unwrap(), number("PASSES")));
-    let begin = Time::from_micros(i64::try_from(number("CLOCK")).unwrap());
-    let clock = Arc::new(HaltingClock::starting_at(begin));
-    let store = open_sqlite(&folder.join("store.db"), clock.clone());
-    let store = Arc::new(Layered(HaltingStore {
-        store,
-        clock,
-        halt: halt.clone(),
-    }));
+    let (store, _, halt) = open_halting(&folder);
     let gate = gate(store, folder.clone(), halt.clone());
     if let Some(tool) = setting("TOOL") {
-        let approval = propose(&gate, &tool).await;
+        let approval = submit(&gate, None, &tool, 1).await.unwrap();
         if setting("CHANGES").is_some() {
             std::fs::write(page(&folder), NEW).unwrap();
         }
@@ -149,27 +136,6 @@ async fn works_over_a_page_until_it_is_killed() {
     }
     resume(&gate, &folder, &halt).await;
     say("over");
-}
-
-async fn propose(gate: &Gate, tool: &str) -> SharedApproval {
-    let submission = Submission {
-        tenant: Tenant::single(),
-        agent: Agent::new("cms").unwrap(),
-        requester: Person::new("cms-token").unwrap(),
-        on_behalf_of: None,
-        channel: None,
-        run: None,
-        session: None,
-        claim: None,
-        key: None,
-        conversation: None,
-        calls: vec![SubmittedCall::new(tool, b"{}")],
-    };
-    gate.submit(submission)
-        .await
-        .unwrap()
-        .approval
-        .expect("it is held")
 }
 
 /// Runs released calls, by the gate or as its host.
