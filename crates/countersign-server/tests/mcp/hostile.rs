@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, LONG, approval, assert_not_sent, journal, pending, text};
 use crate::http::{Running, call, greet};
-use crate::peers::{drive, python, typescript};
+use crate::peers::{drive, gateway, python, typescript};
 use crate::place::Place;
 
 const HOSTILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/hostile.py");
@@ -406,27 +406,10 @@ fn check_client(name: &str, make: impl Fn(&Value, &Value) -> Command) {
 }
 
 fn check_client_in(place: &Place, name: &str, mode: &str, make: impl Fn(&Value, &Value) -> Command) {
-    let at = |file: &str| place.path().join(file).display().to_string();
-    let (store, policy, journal) = (at("countersign.db"), at("countersign.toml"), at("journal"));
-    let gateway = json!([
-        env!("CARGO_BIN_EXE_countersign"),
-        "mcp",
-        "--store",
-        store,
-        "--policy",
-        policy,
-        "--as",
-        "ana",
-        "--name",
-        "h",
-        "--hold",
-        "1s",
-        "--",
-        "python3",
-        HOSTILE,
-        journal,
-        mode,
-    ]);
+    let journal = place.path().join("journal").display().to_string();
+    let server = ["--", "python3", HOSTILE, &journal, mode];
+    let options = ["--name", "h", "--hold", "1s"];
+    let gateway = gateway(place, &[&options[..], &server].concat());
     let mut calls = vec![json!(["write", {"line": "x"}])];
     calls.extend((0..LISTS).map(|_| json!(["list tools", {}])));
     let lines = drive(place, make(&gateway, &json!(calls)), None);

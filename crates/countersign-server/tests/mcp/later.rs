@@ -8,7 +8,7 @@ use crate::client::{approval, text, until};
 use crate::hold::place;
 use crate::http::{Came, Running, post, suite};
 use crate::modern::meta;
-use crate::peers::{node, peers};
+use crate::peers::{gateway, node, peers};
 use crate::place::Place;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
@@ -191,22 +191,8 @@ fn a_typescript_client_talks_to_a_server_at_an_address_through_standard_input() 
         "countersign.toml",
         "[tools.\"peer/test_x_mcp_header\"]\neffect = \"read\"\n",
     );
-    let at = |file: &str| place.path().join(file).display().to_string();
     let url = format!("http://{}/mcp", server.address);
-    let gateway = json!([
-        env!("CARGO_BIN_EXE_countersign"),
-        "mcp",
-        "--store",
-        at("countersign.db"),
-        "--policy",
-        at("countersign.toml"),
-        "--as",
-        "ana",
-        "--name",
-        "peer",
-        "--url",
-        url,
-    ]);
+    let gateway = gateway(&place, &["--name", "peer", "--url", &url]);
     let calls = json!([["test_x_mcp_header", {"region": "eu"}]]);
     for mode in ["auto", "legacy"] {
         let mut client: Command = crate::peers::typescript(mode, &gateway, &calls);

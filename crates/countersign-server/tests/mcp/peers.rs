@@ -201,6 +201,23 @@ pub fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Va
     lines
 }
 
+/// Returns the command that starts a gateway on this place's store and policy, for third-party clients.
+pub fn gateway(place: &Place, options: &[&str]) -> Value {
+    let at = |file: &str| place.path().join(file).display().to_string();
+    let (store, policy) = (at("countersign.db"), at("countersign.toml"));
+    let common = [
+        env!("CARGO_BIN_EXE_countersign"),
+        "mcp",
+        "--store",
+        &store,
+        "--policy",
+        &policy,
+        "--as",
+        "ana",
+    ];
+    Value::from([&common[..], options].concat())
+}
+
 pub fn python(folder: &str, mode: &str, gateway: &Value, calls: &Value) -> Command {
     let mut command = Command::new(peers().join(folder).join("bin/python"));
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peers/client.py"));
@@ -228,21 +245,14 @@ fn check(
     let folder = command[2].clone();
     std::fs::write(format!("{folder}/a.txt"), "hello\n").unwrap();
     policy(&place, "files", &command);
-    let binary = env!("CARGO_BIN_EXE_countersign");
-    let at = |file: &str| place.path().join(file).display().to_string();
-    let (store, policy) = (at("countersign.db"), at("countersign.toml"));
-    let options = [
-        "mcp", "--store", &store, "--policy", &policy, "--as", "ana", "--name", "files",
-    ];
-    let mut gateway = vec![binary];
-    gateway.extend(options);
-    gateway.extend(["--hold", "20s", "--"]);
-    gateway.extend(words(&command));
+    let mut options = vec!["--name", "files", "--hold", "20s", "--"];
+    options.extend(words(&command));
+    let gateway = gateway(&place, &options);
     let calls = json!([
         ["read_text_file", {"path": format!("{folder}/a.txt")}],
         ["create_directory", {"path": format!("{folder}/new")}],
     ]);
-    let lines = drive(&place, client(&json!(gateway), &calls), decide);
+    let lines = drive(&place, client(&gateway, &calls), decide);
     let tools = lines[0]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 15, "{name}: {lines:?}");
     let results: Vec<&Value> = lines.iter().filter(|line| line.get("asked").is_none()).collect();

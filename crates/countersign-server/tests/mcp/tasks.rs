@@ -6,7 +6,7 @@ use crate::client::{Client, journal, pending, until};
 use crate::hold::place;
 use crate::http::{Running, post, suite};
 use crate::modern::meta;
-use crate::peers::{drive, node, package, typescript};
+use crate::peers::{drive, gateway, node, package, typescript};
 use crate::place::Place;
 
 #[test]
@@ -88,25 +88,8 @@ fn a_task_of_the_servers_own_stands_behind_the_one_of_a_held_call() {
         "countersign.toml",
         "[tools.\"everything/simulate-research-query\"]\neffect = \"write\"\n",
     );
-    let at = |file: &str| place.path().join(file).display().to_string();
-    let (store, policy) = (at("countersign.db"), at("countersign.toml"));
     let (node, server) = (node(), package("server-everything/dist/index.js"));
-    let gateway = json!([
-        env!("CARGO_BIN_EXE_countersign"),
-        "mcp",
-        "--store",
-        store,
-        "--policy",
-        policy,
-        "--as",
-        "ana",
-        "--name",
-        "everything",
-        "--",
-        node,
-        server,
-        "stdio",
-    ]);
+    let gateway = gateway(&place, &["--name", "everything", "--", &node, &server, "stdio"]);
     let calls = json!([["simulate-research-query", {"topic": "sheep"}]]);
     let lines = drive(&place, typescript("v1+tasks", &gateway, &calls), Some("approve"));
     assert_eq!(lines[1]["type"], "taskCreated", "{lines:?}");

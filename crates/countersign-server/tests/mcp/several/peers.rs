@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::http::{Running, everything};
-use crate::peers::{drive, filesystem, node, package, python, typescript};
+use crate::peers::{drive, filesystem, gateway, node, package, python, typescript};
 use crate::place::Place;
 
 /// How the server `server-everything` is reached.
@@ -66,21 +66,8 @@ fn check(name: &str, where_is: Everything, client: impl Fn(&Value, &Value) -> Co
         Everything::AtAddress => Some(everything()),
     };
     let (place, folder) = both(running.as_ref());
-    let at = |file: &str| place.path().join(file).display().to_string();
-    let gateway = json!([
-        env!("CARGO_BIN_EXE_countersign"),
-        "mcp",
-        "--store",
-        at("countersign.db"),
-        "--policy",
-        at("countersign.toml"),
-        "--servers",
-        at("servers.toml"),
-        "--as",
-        "ana",
-        "--hold",
-        "20s",
-    ]);
+    let servers = place.path().join("servers.toml").display().to_string();
+    let gateway = gateway(&place, &["--servers", &servers, "--hold", "20s"]);
     let calls = json!([
         ["files__read_text_file", {"path": format!("{folder}/a.txt")}],
         ["every__echo", {"message": "hi"}],
