@@ -21,7 +21,7 @@ pub use outcome::Outcome;
 pub use value::{Shown, ValueView};
 pub use working_folder::WorkingFolderView;
 
-use countersign::decision::Surface;
+use countersign::decision::Assurance;
 use countersign::effect::{Effect, Risk};
 use countersign::hash::Hash;
 use countersign::id::{ApprovalId, CallId};
@@ -157,7 +157,7 @@ pub struct CallView {
     pub four_eyes: bool,
     /// The least surface to approve it from.
     #[schema(value_type = String)]
-    pub surface: Surface,
+    pub surface: Assurance,
     pub undoable: bool,
     pub edited: bool,
     /// What the person who approved it changed.

@@ -12,8 +12,8 @@ use crate::registry::{Entry, Kind};
 use crate::state::State;
 use crate::time::Time;
 
-/// Surface through which a decision was made, in order of increasing assurance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Where a decision came from. How much that is worth is its [`Assurance`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surface {
     /// A text reply in a conversation.
@@ -31,6 +31,16 @@ pub enum Surface {
 }
 
 impl Surface {
+    /// All surfaces.
+    pub const ALL: [Surface; 6] = [
+        Surface::Text,
+        Surface::Button,
+        Surface::Api,
+        Surface::CommandLine,
+        Surface::Page,
+        Surface::Passkey,
+    ];
+
     /// Word used in JSON and events.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,15 +53,62 @@ impl Surface {
         }
     }
 
+    /// Returns how sure it is that the person whom a decision names made it, and saw the card.
+    pub fn assurance(self) -> Assurance {
+        match self {
+            Surface::Text => Assurance::Text,
+            Surface::Button => Assurance::Button,
+            Surface::Api => Assurance::Api,
+            Surface::CommandLine => Assurance::CommandLine,
+            Surface::Page => Assurance::Page,
+            Surface::Passkey => Assurance::Passkey,
+        }
+    }
+}
+
+/// How sure it is that the person whom a decision names made it, in increasing order. Each level has the name of the
+/// surface that it stands for.
+///
+/// Stored by position: new levels go to the end, with an order of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Assurance {
+    /// A text that may have been sent by mistake, or from a hijacked account.
+    Text,
+    /// A button, which identifies the exact card.
+    Button,
+    /// A program's own credential.
+    Api,
+    /// An account on the machine that holds the store.
+    CommandLine,
+    /// A signed-in browser session.
+    Page,
+    /// A signature over the digest.
+    Passkey,
+}
+
+impl Assurance {
+    /// Word used in policies and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Assurance::Text => "text",
+            Assurance::Button => "button",
+            Assurance::Api => "api",
+            Assurance::CommandLine => "command_line",
+            Assurance::Page => "page",
+            Assurance::Passkey => "passkey",
+        }
+    }
+
     /// Words used in sentences.
     pub fn phrase(self) -> &'static str {
         match self {
-            Surface::Text => "a text reply",
-            Surface::Button => "a button",
-            Surface::Api => "a program's credential",
-            Surface::CommandLine => "the command line",
-            Surface::Page => "a signed-in page",
-            Surface::Passkey => "a passkey",
+            Assurance::Text => "a text reply",
+            Assurance::Button => "a button",
+            Assurance::Api => "a program's credential",
+            Assurance::CommandLine => "the command line",
+            Assurance::Page => "a signed-in page",
+            Assurance::Passkey => "a passkey",
         }
     }
 }
@@ -319,14 +376,14 @@ pub enum Refusal {
         person: Person,
     },
     /// The surface is weaker than required.
-    #[error("approval `{}` cannot be approved by {}: it needs {} or better", id.short(), on.phrase(), least.phrase())]
+    #[error("approval `{}` cannot be approved by {}: it needs {} or better", id.short(), on.assurance().phrase(), least.phrase())]
     SurfaceTooWeak {
         /// The approval.
         id: ApprovalId,
         /// Surface of the decision.
         on: Surface,
         /// Weakest surface allowed.
-        least: Surface,
+        least: Assurance,
     },
     /// The same person has already approved, and others have to.
     #[error("`{person}` has already approved approval `{}`; it takes {missing} more", id.short())]

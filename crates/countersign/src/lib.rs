@@ -97,7 +97,7 @@ pub mod working_folder;
 
 pub use approval::{Approval, SharedApproval};
 pub use card::WholeCard;
-pub use decision::{Decider, Decision, Refusal, Surface, Verdict};
+pub use decision::{Assurance, Decider, Decision, Refusal, Surface, Verdict};
 pub use executor::{Executor, Outcome, Permit, Tools};
 pub use gate::{Gate, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
 pub use id::Tenant;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use countersign::decision::Surface;
+use countersign::decision::Assurance;
 use countersign::effect::Effect;
 use countersign::policy::{Authority, Problem, Ruling, ToolListing, Undoable};
 use countersign::summary::Row;
@@ -93,8 +93,8 @@ fn authority(authority: &Authority) -> Vec<String> {
     if authority.four_eyes {
         asks.push("four eyes".to_owned());
     }
-    if authority.surface > Surface::Text {
-        asks.push(format!("{} or better", authority.surface.as_str()));
+    if authority.assurance > Assurance::Text {
+        asks.push(format!("{} or better", authority.assurance.as_str()));
     }
     asks
 }

@@ -1,6 +1,6 @@
 //! Facts below a card: who asks whom, when, what approving requires, and what was decided.
 
-use countersign::decision::Surface;
+use countersign::decision::Assurance;
 use countersign::state::State;
 use countersign::time::Time;
 
@@ -130,7 +130,7 @@ pub fn takes(approval: &ApprovalView) -> Option<String> {
         takes.push("somebody else than who asked".to_owned());
     }
     let surface = approval.calls.iter().map(|call| call.surface).max();
-    let surface = surface.filter(|surface| *surface > Surface::Text);
+    let surface = surface.filter(|surface| *surface > Assurance::Text);
     takes.extend(surface.map(|surface| format!("{} or better", surface.phrase())));
     (!takes.is_empty()).then(|| takes.join("; "))
 }

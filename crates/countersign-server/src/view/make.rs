@@ -230,7 +230,7 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, al
             .map(|provenance| origin::view(provenance).hide(all)),
         approvers: call.terms.approvers.clone(),
         four_eyes: call.terms.authority().four_eyes,
-        surface: call.terms.authority().surface,
+        surface: call.terms.authority().assurance,
         undoable: call.terms.undo == Undoable::Yes,
         edited: call.original.is_some(),
         edits: before::edits(call, &secrecy),

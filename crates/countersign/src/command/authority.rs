@@ -32,8 +32,8 @@ pub(super) fn check_authority(decide: &Decide, approval: &Approval) -> Option<Re
         let person = decider.person.clone();
         return Some(Refusal::FourEyes { id, person });
     }
-    if decider.surface < authority.surface {
-        let (on, least) = (decider.surface, authority.surface);
+    if decider.surface.assurance() < authority.assurance {
+        let (on, least) = (decider.surface, authority.assurance);
         return Some(Refusal::SurfaceTooWeak { id, on, least });
     }
     None
@@ -79,7 +79,7 @@ fn strictest<'a>(terms: impl Iterator<Item = &'a Terms>) -> Authority {
     terms.fold(Authority::default(), |strictest, terms| Authority {
         four_eyes: strictest.four_eyes || terms.authority().four_eyes,
         quorum: strictest.quorum.max(terms.authority().quorum),
-        surface: strictest.surface.max(terms.authority().surface),
+        assurance: strictest.assurance.max(terms.authority().assurance),
     })
 }
 

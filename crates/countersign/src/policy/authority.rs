@@ -1,4 +1,4 @@
-//! Requirements for approving a call, beyond being one of its approvers: four eyes, a quorum and a minimum surface.
+//! Requirements for approving a call, beyond being one of its approvers: four eyes, a quorum and an assurance.
 //!
 //! Denying has none of these requirements: anyone who may decide can deny, from any surface.
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
 use super::read::Reader;
-use crate::decision::Surface;
+use crate::decision::Assurance;
 use crate::effect::Risk;
 
 /// Largest quorum that a policy can require.
 pub const LARGEST_QUORUM: u8 = 5;
 
-pub(super) const SURFACES: [(&str, Surface); 6] = [
-    ("text", Surface::Text),
-    ("button", Surface::Button),
-    ("api", Surface::Api),
-    ("command_line", Surface::CommandLine),
-    ("page", Surface::Page),
-    ("passkey", Surface::Passkey),
+pub(super) const ASSURANCES: [(&str, Assurance); 6] = [
+    ("text", Assurance::Text),
+    ("button", Assurance::Button),
+    ("api", Assurance::Api),
+    ("command_line", Assurance::CommandLine),
+    ("page", Assurance::Page),
+    ("passkey", Assurance::Passkey),
 ];
 
 /// Requirements for approving a call.
@@ -28,8 +28,8 @@ pub struct Authority {
     pub four_eyes: bool,
     /// Number of different people who must approve.
     pub quorum: u8,
-    /// Minimum (least assured) surface that may approve.
-    pub surface: Surface,
+    /// Lowest assurance that a decision needs to approve.
+    pub assurance: Assurance,
 }
 
 impl Default for Authority {
@@ -37,41 +37,46 @@ impl Default for Authority {
         Authority {
             four_eyes: false,
             quorum: 1,
-            surface: Surface::Text,
+            assurance: Assurance::Text,
         }
     }
 }
 
-/// Minimum surface for each risk, in the order of [`Risk::ALL`].
+/// Lowest assurance for each risk, in the order of [`Risk::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MinimumSurfaces([Surface; Risk::ALL.len()]);
+pub(super) struct MinimumAssurances([Assurance; Risk::ALL.len()]);
 
-impl Default for MinimumSurfaces {
+impl Default for MinimumAssurances {
     /// Critical calls need at least a button press, which identifies the exact card: a text reply is easily sent by
     /// mistake or from a hijacked chat account. A policy can require more.
-    fn default() -> MinimumSurfaces {
-        MinimumSurfaces([Surface::Text, Surface::Text, Surface::Text, Surface::Button])
+    fn default() -> MinimumAssurances {
+        MinimumAssurances([
+            Assurance::Text,
+            Assurance::Text,
+            Assurance::Text,
+            Assurance::Button,
+        ])
     }
 }
 
-impl MinimumSurfaces {
-    pub(super) fn read(reader: &mut Reader<'_>, root: &DeTable<'_>) -> MinimumSurfaces {
-        let mut surfaces = MinimumSurfaces::default();
+impl MinimumAssurances {
+    pub(super) fn read(reader: &mut Reader<'_>, root: &DeTable<'_>) -> MinimumAssurances {
+        let mut minimum = MinimumAssurances::default();
         let table = reader.table(root, "surfaces");
         let Some(table) = table.and_then(|value| value.get_ref().as_table()) else {
-            return surfaces;
+            return minimum;
         };
         reader.only(table, "`[surfaces]`", &Risk::ALL.map(Risk::as_str));
-        for (risk, surface) in Risk::ALL.into_iter().zip(&mut surfaces.0) {
-            *surface = reader.choice(table, risk.as_str(), &SURFACES).unwrap_or(*surface);
+        for (risk, least) in Risk::ALL.into_iter().zip(&mut minimum.0) {
+            *least = reader.choice(table, risk.as_str(), &ASSURANCES).unwrap_or(*least);
         }
-        surfaces
+        minimum
     }
 
-    pub(super) fn least(self, risk: Risk) -> Surface {
+    pub(super) fn least(self, risk: Risk) -> Assurance {
         let mut pairs = Risk::ALL.into_iter().zip(self.0);
         let found = pairs.find(|(listed, _)| *listed == risk);
-        found.map_or(Surface::Passkey, |(_, surface)| surface)
+        found.map_or(Assurance::Passkey, |(_, least)| least)
     }
 }
 
@@ -80,7 +85,7 @@ impl MinimumSurfaces {
 pub(super) struct AuthorityOverrides {
     pub(super) four_eyes: Option<bool>,
     pub(super) quorum: Option<u8>,
-    pub(super) surface: Option<Surface>,
+    pub(super) assurance: Option<Assurance>,
 }
 
 impl AuthorityOverrides {
@@ -88,16 +93,16 @@ impl AuthorityOverrides {
         AuthorityOverrides {
             four_eyes: reader.boolean(table, "four_eyes"),
             quorum: reader.number(table, "quorum", 1..=LARGEST_QUORUM),
-            surface: reader.choice(table, "surface", &SURFACES),
+            assurance: reader.choice(table, "surface", &ASSURANCES),
         }
     }
 
     /// Combines the explicit requirements with the defaults for this risk.
-    pub(super) fn authority(self, risk: Risk, surfaces: MinimumSurfaces) -> Authority {
+    pub(super) fn authority(self, risk: Risk, minimum: MinimumAssurances) -> Authority {
         Authority {
             four_eyes: self.four_eyes.unwrap_or(risk == Risk::Critical),
             quorum: self.quorum.unwrap_or(1),
-            surface: self.surface.unwrap_or(surfaces.least(risk)),
+            assurance: self.assurance.unwrap_or(minimum.least(risk)),
         }
     }
 }
@@ -108,7 +113,7 @@ mod tests {
     use crate::policy::{CallRequest, Definition, Policy, Ruling};
 
     #[track_caller]
-    fn check(policy: &str, tool: &str, expected: (bool, u8, Surface)) {
+    fn check(policy: &str, tool: &str, expected: (bool, u8, Assurance)) {
         let policy = Policy::parse(policy).unwrap_or_else(|problems| panic!("{problems}"));
         let request = CallRequest {
             tool,
@@ -122,7 +127,11 @@ mod tests {
             panic!("`{tool}` is not held");
         };
         let found = terms.authority();
-        assert_eq!((found.four_eyes, found.quorum, found.surface), expected, "{tool}");
+        assert_eq!(
+            (found.four_eyes, found.quorum, found.assurance),
+            expected,
+            "{tool}"
+        );
     }
 
     const POLICY: &str = r#"
@@ -158,21 +167,21 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
 
     #[test]
     fn x34_h08_what_approving_takes_follows_from_risk_unless_it_is_said() {
-        check(POLICY, "plain", (false, 1, Surface::Text));
-        check(POLICY, "grave", (true, 1, Surface::Button));
-        check(POLICY, "grave_alone", (false, 1, Surface::Text));
-        check(POLICY, "grave_for_two", (true, 2, Surface::Button));
-        check(POLICY, "strict", (true, 5, Surface::Page));
-        check(POLICY, "not_listed", (false, 1, Surface::Text));
+        check(POLICY, "plain", (false, 1, Assurance::Text));
+        check(POLICY, "grave", (true, 1, Assurance::Button));
+        check(POLICY, "grave_alone", (false, 1, Assurance::Text));
+        check(POLICY, "grave_for_two", (true, 2, Assurance::Button));
+        check(POLICY, "strict", (true, 5, Assurance::Page));
+        check(POLICY, "not_listed", (false, 1, Assurance::Text));
     }
 
     #[test]
     fn x59_authority_follows_from_the_final_risk() {
         let raised = "[tools.t]\neffect = 'write'\nrisk = 'high'\nraise_risk = 'true'\n\
                       [tools.said]\neffect = 'write'\nrisk = 'high'\nraise_risk = 'true'\nfour_eyes = false\n";
-        check(raised, "t", (true, 1, Surface::Button));
+        check(raised, "t", (true, 1, Assurance::Button));
         // An explicit setting is kept, whatever the risk.
-        check(raised, "said", (false, 1, Surface::Button));
+        check(raised, "said", (false, 1, Assurance::Button));
         let policy = Policy::parse("[tools.t]\neffect = 'read'").unwrap();
         let request = CallRequest {
             tool: "t",
@@ -185,8 +194,8 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
         let terms = policy.hold_traced(request, None, Some(Risk::Critical)).unwrap();
         assert_eq!(terms.risk(), Risk::Critical);
         assert_eq!(
-            (terms.authority().four_eyes, terms.authority().surface),
-            (true, Surface::Button)
+            (terms.authority().four_eyes, terms.authority().assurance),
+            (true, Assurance::Button)
         );
     }
 
@@ -194,12 +203,12 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
     fn h08_a_table_says_the_least_surface_for_each_risk() {
         let table = "[surfaces]\nhigh = \"page\"\ncritical = \"passkey\"\nlow = \"button\"\n";
         let policy = format!("{table}{POLICY}");
-        check(&policy, "plain", (false, 1, Surface::Text));
-        check(&policy, "grave", (true, 1, Surface::Passkey));
-        check(&policy, "grave_alone", (false, 1, Surface::Text));
-        check(&policy, "not_listed", (false, 1, Surface::Page));
+        check(&policy, "plain", (false, 1, Assurance::Text));
+        check(&policy, "grave", (true, 1, Assurance::Passkey));
+        check(&policy, "grave_alone", (false, 1, Assurance::Text));
+        check(&policy, "not_listed", (false, 1, Assurance::Page));
         // A tool whose definition does not match its pin has at least high risk.
-        check(&policy, "changed", (false, 1, Surface::Page));
+        check(&policy, "changed", (false, 1, Assurance::Page));
     }
 
     #[test]
@@ -210,7 +219,7 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
         let expected = Authority {
             four_eyes: true,
             quorum: 2,
-            surface: Surface::Button,
+            assurance: Assurance::Button,
         };
         assert_eq!(grave.map(|listed| listed.authority), Some(expected));
     }

@@ -48,7 +48,7 @@ pub use act::Act;
 #[cfg(feature = "reply")]
 pub(crate) use act::VALUE;
 pub use authority::{Authority, LARGEST_QUORUM};
-use authority::{AuthorityOverrides, MinimumSurfaces};
+use authority::{AuthorityOverrides, MinimumAssurances};
 pub use catalogue::ToolListing;
 use condition::{Condition, Origins};
 pub use definition::Definition;
@@ -95,7 +95,7 @@ pub struct Policy {
     channel: Channel,
     /// Channels in which several agents may propose.
     shared: BTreeSet<String>,
-    surfaces: MinimumSurfaces,
+    surfaces: MinimumAssurances,
     agents: Agents,
     /// Patterns of files whose reading is always held.
     sensitive: Sensitive,
@@ -302,7 +302,7 @@ impl Policy {
             hash: Hash::of(b""),
             channel: Channel::default(),
             shared: BTreeSet::new(),
-            surfaces: MinimumSurfaces::default(),
+            surfaces: MinimumAssurances::default(),
             agents: Agents::default(),
             sensitive: Sensitive::with([]),
             tools: HashMap::new(),

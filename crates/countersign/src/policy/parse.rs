@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 #[cfg(feature = "reply")]
 use super::act::Act;
-use super::authority::{AuthorityOverrides, MinimumSurfaces};
+use super::authority::{AuthorityOverrides, MinimumAssurances};
 use super::condition::Condition;
 use super::feature;
 use super::problem::{Problem, Problems, nearest};
@@ -20,7 +20,7 @@ use super::template_names::unknown_names;
 use super::undo::Undo;
 use super::{Agents, Channel, OnFailure, OnFiller, OnOther, Policy, Tool};
 use crate::command::MOST_LOOKED_AT;
-use crate::decision::Surface;
+use crate::decision::Assurance;
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
 use crate::summary::{SecretPath, Summaries};
@@ -99,7 +99,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
         hash: Hash::of(text.as_bytes()),
         channel: channel(&mut reader, root),
         shared: shared(&mut reader, root),
-        surfaces: MinimumSurfaces::read(&mut reader, root),
+        surfaces: MinimumAssurances::read(&mut reader, root),
         agents: agents(&mut reader, root),
         sensitive: sensitive(&mut reader, root),
         tools: HashMap::new(),
@@ -528,8 +528,8 @@ impl Entry<'_, '_> {
         let is_unconditional = tool.hold.is_none() && tool.places.is_none() && tool.definition.is_none();
         let is_always_passed = tool.effect == Effect::Read && is_unconditional;
         // No surface accepts passkey signatures yet.
-        let least = tool.overrides.authority(tool.risk, policy.surfaces).surface;
-        if !is_always_passed && least == Surface::Passkey {
+        let least = tool.overrides.authority(tool.risk, policy.surfaces).assurance;
+        if !is_always_passed && least == Assurance::Passkey {
             let message = format!("nobody can approve `{name}`: no surface offers passkeys yet");
             policy
                 .notices

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::authority::{Authority, AuthorityOverrides, MinimumSurfaces};
+use super::authority::{Authority, AuthorityOverrides, MinimumAssurances};
 use super::{OnFailure, Undoable};
 use crate::effect::{Effect, Risk};
 use crate::secrecy::Secrecy;
@@ -93,7 +93,7 @@ pub struct RiskAndAuthority {
 
 impl RiskAndAuthority {
     /// INVARIANT: the only place where a call's authority is derived from its risk.
-    fn of(risk: Risk, overrides: AuthorityOverrides, surfaces: MinimumSurfaces) -> RiskAndAuthority {
+    fn of(risk: Risk, overrides: AuthorityOverrides, surfaces: MinimumAssurances) -> RiskAndAuthority {
         RiskAndAuthority {
             risk,
             authority: overrides.authority(risk, surfaces),
@@ -144,7 +144,7 @@ impl Draft {
     }
 
     /// Fixes the risk and derives the authority from it.
-    pub(super) fn finish(self, surfaces: MinimumSurfaces) -> Terms {
+    pub(super) fn finish(self, surfaces: MinimumAssurances) -> Terms {
         Terms {
             effect: self.effect,
             stakes: RiskAndAuthority::of(self.risk, self.overrides, surfaces),

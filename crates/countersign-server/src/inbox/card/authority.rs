@@ -5,7 +5,7 @@
 
 use countersign::approval::{Approval, Endorsement};
 use countersign::call::Call;
-use countersign::decision::{Decider, Surface};
+use countersign::decision::{Assurance, Decider};
 use serde::Serialize;
 
 use super::shown;
@@ -78,10 +78,10 @@ pub(super) fn why_not(approval: &Approval, call: &Call, decider: Option<&Decider
     if approval.endorsements.iter().any(is_theirs) {
         return Some("You have approved this; another person has to approve it, too.".to_owned());
     }
-    if authority.surface > decider.surface {
-        return Some(match authority.surface {
-            Surface::Passkey => "This takes a passkey to approve.".to_owned(),
-            surface => format!("This cannot be approved here: it takes {}.", surface.as_str()),
+    if authority.assurance > decider.surface.assurance() {
+        return Some(match authority.assurance {
+            Assurance::Passkey => "This takes a passkey to approve.".to_owned(),
+            least => format!("This cannot be approved here: it takes {}.", least.as_str()),
         });
     }
     None

@@ -209,12 +209,23 @@ async fn version_1_is_still_read() {
     let strict = Authority {
         four_eyes: true,
         quorum: 3,
-        surface: crate::decision::Surface::Page,
+        assurance: crate::decision::Assurance::Page,
     };
     let mut call = call.clone();
     call.terms = Arc::new(sample::terms_asking(strict));
     let read = decode_call(call_columns(&call), &encode_call(&call)).unwrap();
     assert_eq!(read.terms.authority(), strict);
+}
+
+/// An assurance is stored by its position.
+#[test]
+fn assurances_keep_their_stored_positions() {
+    use crate::decision::{Assurance, Surface};
+    for (position, surface) in (0..).zip(Surface::ALL) {
+        let bytes = postcard::to_allocvec(&surface.assurance()).unwrap();
+        assert_eq!(bytes, [position], "{surface:?}");
+    }
+    assert!(Assurance::Text < Assurance::Passkey);
 }
 
 /// Version 3 is version 2 with the provenance appended. Calls without provenance are still written as version 2.

@@ -2,7 +2,7 @@
 
 use crate::approval::SharedApproval;
 use crate::command::{Decide, Propose};
-use crate::decision::{AuthorityBasis, Choice, Refusal, Surface, Verdict};
+use crate::decision::{Assurance, AuthorityBasis, Choice, Refusal, Surface, Verdict};
 use crate::policy::Authority;
 use crate::registry::{Entry, Kind, Put};
 use crate::state::{CallState, State};
@@ -263,7 +263,7 @@ pub async fn quorum_is_bound_to_the_card_and_the_rules(fixture: Fixture) {
     let authority = Authority {
         four_eyes: true,
         quorum: 2,
-        surface: Surface::Page,
+        assurance: Assurance::Page,
     };
     let propose = Propose {
         on_behalf_of: Some(sample::person("maria")),
@@ -309,20 +309,12 @@ pub async fn quorum_survives_a_restart(fixture: Fixture) {
 
 /// Tries every surface against every required minimum.
 pub async fn h08_a_weaker_surface_cannot_approve(fixture: Fixture) {
-    let surfaces = [
-        Surface::Text,
-        Surface::Button,
-        Surface::Api,
-        Surface::CommandLine,
-        Surface::Page,
-        Surface::Passkey,
-    ];
     let mut n = 0;
-    for (asked, least) in surfaces.into_iter().enumerate() {
-        for (came, on) in surfaces.into_iter().enumerate() {
+    for (asked, least) in Surface::ALL.into_iter().map(Surface::assurance).enumerate() {
+        for (came, on) in Surface::ALL.into_iter().enumerate() {
             n += 1;
             let authority = Authority {
-                surface: least,
+                assurance: least,
                 ..Authority::default()
             };
             let approval = fixture.propose(asking(n, authority)).await;
@@ -338,7 +330,7 @@ pub async fn h08_a_weaker_surface_cannot_approve(fixture: Fixture) {
 
 pub async fn x49_a_denial_counts_from_anywhere(fixture: Fixture) {
     let authority = Authority {
-        surface: Surface::Passkey,
+        assurance: Assurance::Passkey,
         ..Authority::default()
     };
     let approval = fixture.propose(asking(1, authority)).await;

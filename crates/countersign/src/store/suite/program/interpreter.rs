@@ -20,7 +20,7 @@ use crate::command::{
     Answer, Command, Decide, Erase, ExecuteRefusal, Finish, NewCall, Propose, PutEntry, SnapshotCheck, Start,
     Swept, TakeEntry,
 };
-use crate::decision::{Choice, Surface, Verdict};
+use crate::decision::{Assurance, Choice, Surface, Verdict};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
@@ -452,9 +452,9 @@ impl World<'_> {
                         Asking::TwoPeople if position == calls => 2,
                         _ => 1,
                     },
-                    surface: match asking {
-                        Asking::Button => Surface::Button,
-                        _ => Surface::Text,
+                    assurance: match asking {
+                        Asking::Button => Assurance::Button,
+                        _ => Assurance::Text,
                     },
                 })
                 .stakes,
