@@ -15,6 +15,7 @@ mod wake;
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -127,10 +128,20 @@ impl BenchArgs {
     }
 }
 
-fn main() -> anyhow::Result<()> {
-    let args = BenchArgs::parse();
+fn main() -> ExitCode {
+    match start(&BenchArgs::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A closed pipe is ignored.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &BenchArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ran = runtime.block_on(run(&args));
+    let ran = runtime.block_on(run(args));
     // Do not wait for tasks that a case has left parked.
     runtime.shutdown_background();
     ran
@@ -142,6 +153,12 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         return bare::serve().await;
     }
     let place = Place::new(args.on.as_deref())?;
+    let measured = measure_all(args, &place).await;
+    place.clean();
+    measured
+}
+
+async fn measure_all(args: &BenchArgs, place: &Place) -> anyhow::Result<()> {
     let cases = match args.case {
         Some(case) => vec![case],
         None => vec![
@@ -155,14 +172,13 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         ],
     };
     for case in cases {
-        let result = measure(case, args, &place).await?;
+        let result = measure(case, args, place).await?;
         let line = match args.json {
             true => result.to_string(),
             false => sentence(&result),
         };
         writeln!(std::io::stdout(), "{line}")?;
     }
-    place.clean();
     Ok(())
 }
 
