@@ -41,6 +41,22 @@
 //! stays spawns [`Gate::maintain`] once per tenant, which ends what is due and runs what was approved elsewhere, and
 //! follows [`Gate::pending`] to ask people.
 //!
+//! # Features
+//!
+//! All of them are on by default; a program that needs less says `default-features = false`. A policy that needs a
+//! missing feature is refused, with a message that names it; it is never read in part.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `cel` | conditions in policies: `hold`, `deny`, `raise_risk` |
+//! | `provenance` | marks that say where a call's values came from; `outside` in policies |
+//! | `reply` | chats: [`conversation`], [`prompt`], [`reply`]; `on_other` and `on_filler` in policies |
+//! | `schema` | schemas of arguments: `schema` in policies |
+//! | `seal` | credentials that a held call carries, encrypted until it runs: [`seal::Sealer`] |
+//! | `suite` | the conformance suite for stores; not on by default |
+//!
+//! Without features, the gate with the memory store is 53 crates; `docs/embedding.md` has the figures.
+//!
 //! # Modules
 //!
 //! A call enters, is ruled on, summarised, held, shown, decided, run and recorded. The modules follow that order; only
