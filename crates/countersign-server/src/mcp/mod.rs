@@ -10,32 +10,16 @@
 
 mod abandoned;
 mod answer;
+mod answer_history;
 mod ask;
 mod backoff;
 mod bad;
+mod builtin_tools;
 mod call;
 mod child;
 mod continuation;
 mod frame;
 mod gateway;
-mod startup;
-/// Returns the option that names the gateway's store, by its full path: clients start servers in any folder.
-fn place_words(global: &Global) -> String {
-    let store = global.store();
-    let full = std::path::absolute(store)
-        .ok()
-        .filter(|_| !store::is_postgres(store));
-    let full = full.and_then(|full| full.to_str().map(str::to_owned));
-    let named = Global {
-        store: Some(full.unwrap_or_else(|| store.to_owned())),
-        server: None,
-        ..global.clone()
-    };
-    named.place_words()
-}
-
-mod answer_history;
-mod builtin_tools;
 #[cfg(test)]
 #[path = "../../tests/mcp/generator.rs"]
 mod generator;
@@ -56,6 +40,7 @@ mod round;
 mod server;
 mod server_task;
 mod settings;
+mod startup;
 mod stdio;
 mod task;
 mod tools;
@@ -342,4 +327,19 @@ fn who(global: &Global, options: &Mcp) -> Result<Who, Failure> {
 
 fn bad_name(problem: BadName) -> Failure {
     Failure::error("bad_name", problem.to_string())
+}
+
+/// Returns the option that names the gateway's store, by its full path: clients start servers in any folder.
+fn place_words(global: &Global) -> String {
+    let store = global.store();
+    let full = std::path::absolute(store)
+        .ok()
+        .filter(|_| !store::is_postgres(store));
+    let full = full.and_then(|full| full.to_str().map(str::to_owned));
+    let named = Global {
+        store: Some(full.unwrap_or_else(|| store.to_owned())),
+        server: None,
+        ..global.clone()
+    };
+    named.place_words()
 }
