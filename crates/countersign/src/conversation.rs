@@ -15,7 +15,7 @@ use crate::call::{Call, RefusalReason};
 use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::executor::Outcome;
-use crate::gate::{Gate, Reply, ReplyOutcome, Resolved};
+use crate::gate::{Gate, Reply, ReplyOutcome, Resolved, may_answer};
 use crate::id::{Channel, Key, Tenant};
 use crate::json;
 use crate::policy::OnOther;
@@ -230,7 +230,9 @@ impl Conversations {
         let prompt = Prompt::of(&pending, self.gate.policy(), sentences, PromptOptions::default());
         let read = interpret(prompt.offered(), &message.text, message.language.as_deref());
         let read = ask_if_values_are_named(read, &message.text, &pending);
-        let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
+        if !may_answer(&message.sender, &pending) {
+            return self.answer(read, ReplyOutcome::PassOn, sentences).await;
+        }
         let again = match &read.why {
             Why::Filler(_) if prompt.can_undo => Some(&sentences.too_little),
             Why::Filler(_) => Some(&sentences.too_little_irreversible),
@@ -244,7 +246,7 @@ impl Conversations {
             }
             _ => None,
         };
-        if let Some(again) = again.filter(|_| pending.calls.iter().any(is_approver)) {
+        if let Some(again) = again {
             let say = fill(again, &[("yes", &prompt.yes), ("no", &prompt.no)]);
             let show = self.prompt_in(&pending, sentences).await?;
             return Ok(MessageResponse {
@@ -264,7 +266,7 @@ impl Conversations {
             message: Some(message.id),
         };
         let (tenant, channel) = (reply.tenant.clone(), reply.channel.clone());
-        let heard = self.gate.hear(reply).await?;
+        let heard = self.gate.hear_about(reply, pending).await?;
         let asks_again = matches!(&heard, ReplyOutcome::Decided(resolved) if is_not_as_shown(resolved));
         let mut said = self.answer(read, heard, sentences).await?;
         if asks_again && let Some(again) = store.pending_in(&tenant, &channel).await? {

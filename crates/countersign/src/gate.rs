@@ -44,6 +44,8 @@ pub use decide::{KEPT, Resolved, Running};
 pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use follow::ReleasedCursor;
 #[cfg(feature = "reply")]
+pub(crate) use hear::may_answer;
+#[cfg(feature = "reply")]
 pub use hear::{Reply, ReplyOutcome};
 use passed::{Passing, reused};
 pub use run::Ran;

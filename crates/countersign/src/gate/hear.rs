@@ -4,7 +4,7 @@
 //! message is still passed on to the agent. Not here: reading or writing text; see `reply` and `conversation`.
 
 use super::{Gate, Resolved};
-use crate::approval::SharedApproval;
+use crate::approval::{Approval, SharedApproval};
 use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::id::{Actor, Channel, Key, Tenant};
@@ -49,19 +49,28 @@ pub enum ReplyOutcome {
     Refused(Refusal),
 }
 
+/// Returns true if the sender is an approver of one of the calls.
+pub(crate) fn may_answer(sender: &Decider, pending: &Approval) -> bool {
+    let mut calls = pending.calls.iter();
+    calls.any(|call| sender.is_among(&call.terms.approvers))
+}
+
 impl Gate {
     /// Handles a reply, if an approval is pending in its channel.
     pub async fn hear(&self, reply: Reply) -> Result<ReplyOutcome, StoreError> {
-        let Some(pending) = self.store.pending_in(&reply.tenant, &reply.channel).await? else {
-            return Ok(ReplyOutcome::PassOn);
-        };
-        let is_approver = pending
-            .calls
-            .iter()
-            .any(|call| reply.sender.is_among(&call.terms.approvers));
-        if !is_approver {
-            return Ok(ReplyOutcome::PassOn);
+        let pending = self.store.pending_in(&reply.tenant, &reply.channel).await?;
+        match pending {
+            Some(pending) if may_answer(&reply.sender, &pending) => self.hear_about(reply, pending).await,
+            _ => Ok(ReplyOutcome::PassOn),
         }
+    }
+
+    /// Handles a reply to a pending approval, from one of its approvers.
+    pub(crate) async fn hear_about(
+        &self,
+        reply: Reply,
+        pending: SharedApproval,
+    ) -> Result<ReplyOutcome, StoreError> {
         let verdict = match &reply.reading {
             Reading::Yes => Verdict::Approve,
             Reading::Part(part) => {
