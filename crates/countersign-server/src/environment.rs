@@ -59,6 +59,7 @@ pub fn inherited(named: &[String]) -> Vec<(OsString, OsString)> {
     select(std::env::vars_os(), named)
 }
 
+#[cfg(feature = "tui")]
 /// Returns this process's environment without `COUNTERSIGN_*`, for programs of the person's own such as an editor.
 pub fn without_ours() -> Vec<(OsString, OsString)> {
     let mut all: Vec<_> = std::env::vars_os().collect();

@@ -39,6 +39,7 @@ mod trust;
 mod view;
 pub mod web;
 mod wire;
+mod worlds;
 
 use std::process::ExitCode;
 

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use countersign_agent::file::AgentFile;
-use countersign_examples::{Setup, World};
 
 use crate::failure::Failure;
 use crate::trust::{self, StorePlace};
+use crate::worlds::{Setup, World};
 
 /// Names of the files next to `agent.toml`.
 const TOOLS: &str = "tools.json";

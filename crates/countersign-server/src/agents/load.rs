@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use countersign::id::{Agent, Person};
 use countersign_agent::file::{AgentFile, Provider};
-use countersign_examples::{Setup, WORLDS, World};
 use serde::Deserialize;
 
 use super::files::{built_in, open_world, read};
 use super::provider::{Choice, provider};
 use crate::failure::Failure;
 use crate::service::agents::Loaded;
+use crate::worlds::{self, Setup, WORLDS, World};
 
 /// Configuration of `[agents.NAME]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -56,7 +56,7 @@ impl AgentSource {
 
     /// Returns the built-in world that the agent acts in, if any.
     pub fn setup(&self) -> Option<&'static Setup> {
-        countersign_examples::named(self.world.as_deref()?)
+        worlds::named(self.world.as_deref()?)
     }
 }
 

@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn every_world_fits_with_the_example() {
-        let example = countersign_examples::POLICY;
-        let worlds = countersign_examples::WORLDS;
+        let example = crate::worlds::POLICY;
+        let worlds = crate::worlds::WORLDS;
         let tools: Vec<&str> = worlds.iter().flat_map(|setup| setup.tools()).collect();
         let others: Vec<_> = worlds.iter().map(|setup| (setup.name, setup.policy)).collect();
         let joined = join(&without(example, &tools).unwrap(), &others).unwrap();

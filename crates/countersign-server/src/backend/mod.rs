@@ -125,6 +125,7 @@ impl Deciding {
         }
     }
 
+    #[cfg(feature = "tui")]
     pub fn id(&self) -> ApprovalId {
         self.id
     }

@@ -23,7 +23,7 @@ pub struct Setup {
 impl Setup {
     /// Reads all files, before the store is opened.
     pub fn read(global: &Global, options: &Chat) -> Result<Setup, Failure> {
-        match countersign_examples::named(&options.agent) {
+        match crate::worlds::named(&options.agent) {
             Some(setup) => {
                 let world = agents::open_world(setup, setup.name, options.data.as_deref());
                 let world = world.map_err(|problem| Failure::error("no_world", problem))?;

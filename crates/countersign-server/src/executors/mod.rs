@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use countersign::executor::{Executor, NoExecutor, Outcome, Permit};
 use countersign::id::ToolName;
-use countersign_examples::World;
 use countersign_http_client::AllowedTargets;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -15,6 +14,7 @@ use serde::Deserialize;
 use http::HttpTool;
 
 use crate::failure::Failure;
+use crate::worlds::World;
 
 /// How the service runs a tool, according to the configuration.
 #[derive(Clone, Debug, Deserialize)]

@@ -197,7 +197,7 @@ impl Config {
 /// Returns the example policy of a small CRM for the tryout. Tools of the example worlds are left out, because the
 /// worlds bring their own policies and really act.
 fn tryout_policy(agents: &BTreeMap<String, AgentSource>) -> Result<String, String> {
-    let text = countersign_examples::POLICY;
+    let text = crate::worlds::POLICY;
     agents::without(text, &world_tools(agents))
 }
 
