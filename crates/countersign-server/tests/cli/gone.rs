@@ -35,7 +35,11 @@ fn recording_tool() -> (u16, Effects) {
                 let text = read_message(&mut stream);
                 let number = text.split("\"n\":").nth(1).unwrap_or_default();
                 let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-                seen.lock().unwrap().push(digits.parse().unwrap());
+                // A service that aborts right after it has connected sends nothing.
+                let Ok(number) = digits.parse() else {
+                    return;
+                };
+                seen.lock().unwrap().push(number);
                 let _ =
                     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}");
             });
