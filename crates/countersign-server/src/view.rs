@@ -34,7 +34,7 @@ use utoipa::ToSchema;
 pub use self::before::{BeforeView, ChangeView};
 use self::origin::ProvenanceView;
 
-/// One approval. The first fields are those of the contract (D3); the rest says more.
+/// An approval. The first fields are those of the contract (D3), the others are additions.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalView {
@@ -42,13 +42,13 @@ pub struct ApprovalView {
     pub id: ApprovalId,
     pub run_id: Option<String>,
     pub agent_name: String,
-    /// The tool of all calls; nothing when they differ.
+    /// Tool of all calls. Null if they have different tools.
     pub tool_name: Option<String>,
-    /// Of a single call, exactly as it came; absent for a batch, and where something in it is secret.
+    /// Exact arguments of a single call. Absent for a batch, or if any of the arguments are secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub tool_arguments: Option<Box<RawValue>>,
-    /// Some of the arguments are secret, so none are given whole.
+    /// True if some arguments are secret; the complete arguments are then omitted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hidden: bool,
     #[schema(value_type = String)]
@@ -74,7 +74,7 @@ pub struct ApprovalView {
     pub version: u32,
     #[schema(value_type = Option<String>)]
     pub ended_at: Option<Moment>,
-    /// Of a call that passed: what about the policy let it pass, in words.
+    /// Explanation of why the policy let the call pass, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_because: Option<String>,
     pub decided_on: Option<String>,
@@ -82,30 +82,30 @@ pub struct ApprovalView {
     pub replaces: Option<ApprovalId>,
     #[schema(value_type = Option<String>)]
     pub superseded_by: Option<ApprovalId>,
-    /// The call it would undo, as `ID.POSITION`; of several all positions, as in `ID.4+2+1`.
+    /// Call that this approval would undo, as `ID.POSITION`; several positions as in `ID.4+2+1`.
     #[schema(value_type = Option<String>)]
     pub undoes: Option<Undoes>,
-    /// When its content was erased, if it was.
+    /// Time at which the content was erased, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub erased_at: Option<Moment>,
-    /// So many different people have to approve it.
+    /// Number of different people who have to approve.
     pub quorum: u8,
-    /// Who has approved it so far.
+    /// Approvals given so far.
     pub approvals: Vec<VoteView>,
-    /// It was held under another policy than the current one, which may hide other values.
+    /// True if the approval was held under a policy other than the current one, which may hide other values.
     #[serde(default, skip_serializing_if = "is_false")]
     pub other_policy: bool,
     pub calls: Vec<CallView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventView>>,
-    /// The store's clock when this was read: time left is told by this clock alone. Last, so that an answer can be given
-    /// again at another time; see `web::response_cache`.
+    /// Time of the store's clock when the approval was read. Compute the remaining time from this clock only.
+    // The last field, so that a cached response can be sent with another time; see `web::response_cache`.
     #[schema(value_type = String)]
     pub now: Moment,
 }
 
-/// One person's approval.
+/// Approval given by one person.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoteView {
@@ -114,12 +114,12 @@ pub struct VoteView {
     pub at: Moment,
     pub on: String,
     pub comment: Option<String>,
-    /// The calls they want to run, when not all of them.
+    /// Positions of the calls that the person approved, if not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<u8>>,
 }
 
-/// One call.
+/// A call.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallView {
@@ -129,10 +129,10 @@ pub struct CallView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub arguments: Option<Box<RawValue>>,
-    /// The arguments to the byte, in hexadecimal, where blanks around them are part of what would run.
+    /// Exact arguments in hexadecimal, if whitespace around them is part of what would run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_hex: Option<String>,
-    /// Value by value, where some are secret: those are only marked.
+    /// Values of arguments that contain secrets. Secret values are replaced by a mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<ValueView>>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -147,26 +147,26 @@ pub struct CallView {
     pub because: Option<String>,
     pub notes: Vec<String>,
     pub warnings: Vec<String>,
-    /// What deserves a second look, by what the same agent asked before; only where it was asked for.
+    /// Concerns, from comparing the call with earlier ones of the same agent. Only if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concerns: Vec<String>,
-    /// Where each proposed value came from; nothing when no conversation was given: then it is unknown.
+    /// Origin of each proposed value. Null, which means unknown, if no conversation was given.
     pub provenance: Option<ProvenanceView>,
     pub approvers: Vec<String>,
-    /// Whoever asked for it cannot approve it.
+    /// True if the requester may not approve the call.
     pub four_eyes: bool,
-    /// The least surface to approve it from.
+    /// Weakest surface from which the call can be approved.
     #[schema(value_type = String)]
     pub surface: Assurance,
     pub undoable: bool,
     pub edited: bool,
-    /// What the person who approved it changed.
+    /// Changes that the approver made to the arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<ChangeView>,
-    /// What it would change, where its tool says how to read that.
+    /// Current state of what the call would change, if the policy says how to read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BeforeView>,
-    /// The folder that its host runs it in, where the host said so.
+    /// Folder in which the host runs the call, if the host named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_folder: Option<WorkingFolderView>,
     #[schema(value_type = String)]
@@ -175,14 +175,14 @@ pub struct CallView {
     pub started_at: Option<Moment>,
     #[schema(value_type = Option<String>)]
     pub ended_at: Option<Moment>,
-    /// JSON as it came; any other text as a string.
+    /// Result: JSON unchanged, any other text as a string.
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
     #[schema(value_type = Option<String>)]
     pub undone_by: Option<CallId>,
 }
 
-/// One event.
+/// An event.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
     pub number: u32,
@@ -197,9 +197,9 @@ pub struct EventView {
 /// A page of approvals.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct PageView {
-    /// The approvals.
+    /// Approvals of the page.
     pub approvals: Vec<ApprovalView>,
-    /// Give this as `cursor`, or to `--after`; nothing when this was the last page.
+    /// Cursor for the next page, as `cursor` or `--after`. Null on the last page.
     #[schema(value_type = Option<String>)]
     pub next: Option<ApprovalId>,
 }

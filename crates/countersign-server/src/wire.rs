@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::object;
 use crate::view::{ApprovalView, Moment, WorkingFolderView};
 
-/// A name: no control characters, at most 256 others.
+/// A name of at most 256 characters, without control characters.
 #[derive(ToSchema)]
 #[schema(
     min_length = 1,
@@ -22,37 +22,37 @@ use crate::view::{ApprovalView, Moment, WorkingFolderView};
 )]
 pub struct Name(#[expect(dead_code, reason = "only its description is used")] String);
 
-/// The same key again is the same request.
+/// Idempotency key. Repeating a request with the same key has no further effect.
 #[derive(ToSchema)]
 #[schema(pattern = "^[!-~]{1,256}$")]
 pub struct IdempotencyKey(#[expect(dead_code, reason = "only its description is used")] String);
 
-/// The calls of one agent turn.
+/// Calls of one agent turn.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submit {
-    /// The calls, in the order in which they are to run; 1 to 100.
+    /// Calls in the order in which they are to run; 1 to 100.
     #[schema(min_items = 1, max_items = 100)]
     #[serde(deserialize_with = "object::list")]
     pub calls: Vec<SubmitCall>,
-    /// The conversation; a new proposal there takes the place of the pending one.
+    /// Conversation of the calls. A new proposal in a conversation replaces the pending one.
     #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// The agent's run.
+    /// Run of the agent.
     #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
-    /// The agent's session.
+    /// Session of the agent.
     #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
-    /// The agent's own words, shown apart as its claim.
+    /// The agent's explanation, shown separately as its claim.
     pub claim: Option<String>,
-    /// What was said before, oldest first, so that a person sees where each value came from; not kept.
+    /// Earlier messages, oldest first. Used to show a person where each value came from; not stored.
     #[schema(value_type = Option<Vec<Said>>)]
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
 }
 
-/// One message of a conversation.
+/// Message of a conversation.
 #[derive(Deserialize, ToSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 #[expect(
@@ -60,47 +60,47 @@ pub struct Submit {
     reason = "only its description is used; see `countersign::provenance::Message`"
 )]
 pub enum Said {
-    /// A person spoke; with `at`, in microseconds since 1970, "tomorrow" means something.
+    /// Message by a person. `at` is its time in microseconds since 1970, needed to resolve words such as "tomorrow".
     User {
-        /// What they said.
+        /// Text of the message.
         text: String,
     },
-    /// The agent spoke: it is no source.
+    /// Message by the agent. Never counts as the source of a value.
     Assistant {
-        /// What it said.
+        /// Text of the message.
         text: String,
     },
-    /// A tool answered.
+    /// Result of a tool.
     Tool {
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// Its result.
+        /// Text of the result.
         text: String,
     },
-    /// Text that strangers may have written: a web page, a mail's body.
+    /// Text that strangers may have written, such as a web page or the body of a mail.
     Outside {
-        /// Where it is from.
+        /// Name of the source.
         name: String,
-        /// The text.
+        /// The text itself.
         text: String,
     },
 }
 
-/// One call of a turn.
+/// Call of a turn.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitCall {
-    /// The tool's name; a call of one that cannot be a tool's name is forbidden.
+    /// Name of the tool. A call whose tool name is invalid is forbidden.
     pub tool: String,
-    /// One JSON object, kept, shown and run byte for byte as it stands here; anything else is forbidden.
+    /// Arguments: a JSON object, stored, shown and run byte for byte as sent. Anything else is forbidden.
     #[schema(value_type = serde_json::Value)]
     pub arguments: Box<RawValue>,
-    /// SHA-256 of the tool's whole definition, where the caller knows it.
+    /// SHA-256 of the tool's whole definition, if the caller knows it.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub definition: Option<String>,
-    /// A credential the call will need; kept sealed and erased when the call ends.
+    /// Credential that the call needs. Stored encrypted, and erased when the call ends.
     pub secret: Option<String>,
-    /// The folder that the host will run the call in: shown to the person, and part of what is approved.
+    /// Folder in which the host will run the call. Shown to the person, and part of what is approved.
     #[serde(
         default,
         deserialize_with = "object::maybe",
@@ -109,109 +109,110 @@ pub struct SubmitCall {
     pub working_folder: Option<WorkingFolderView>,
 }
 
-/// What became of a turn's calls.
+/// Result of submitting the calls of a turn.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmittedView {
-    /// One ruling per call, in order.
+    /// Rulings, one per call, in order.
     pub calls: Vec<RulingView>,
-    /// The approval that all held calls share.
+    /// Approval that all held calls share.
     pub approval: Option<ApprovalView>,
 }
 
-/// What the gate says to one call.
+/// Ruling on one call.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RulingView {
-    /// `pass`, `held` or `forbidden`; `passed_before` for a call that its host runs and that passed before under the same
-    /// idempotency key: it must not run again.
+    /// `pass`, `held` or `forbidden`. `passed_before` if the host runs the call and it already passed under the same
+    /// idempotency key; the host must not run it again.
     pub ruling: Cow<'static, str>,
-    /// `pending_confirmation` for a held call; `succeeded`, `failed`, `not_sent` or `unknown` for one that passed and was
-    /// run here; the state on record of one that passed before.
+    /// `pending_confirmation` for a held call; `succeeded`, `failed`, `not_sent` or `unknown` for a call that passed
+    /// and was run by the service; the recorded state for a call that passed before.
     pub status: Option<Cow<'static, str>>,
-    /// The call's id; none for a read that passed. It is the key under which a tool should act once.
+    /// Id of the call, and the key by which the tool should recognise a repeated call. Null for a read that passed.
     pub id: Option<String>,
-    /// The sentence a person will read.
+    /// Summary that a person will read.
     pub summary: Option<String>,
-    /// Why it is forbidden.
+    /// Reason why the call is forbidden.
     pub reason: Option<String>,
-    /// What the host that runs a passed call has to show to `finish`; none for a read.
+    /// Permit that the host of a passed call has to send to `finish`. Null for a read.
     pub permit: Option<String>,
-    /// After so many milliseconds a passed call that its host runs counts as unknown: do not begin it later than that.
+    /// Time limit, in milliseconds, of a passed call that its host runs. Do not start the call later than that: its
+    /// outcome is then recorded as unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// What the tool answered, when the service runs it.
+    /// Result of the tool, if the service runs it.
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
 }
 
-/// Asking for approval outright.
+/// Explicit request for approval of one call.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ask {
-    /// The agent's run.
+    /// Run of the agent.
     #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
-    /// Ignored: the agent is the one the token was made for.
+    /// Ignored: the token determines the agent.
     #[serde(default, rename = "agentName")]
     pub _agent_name: Option<String>,
-    /// The tool to be called.
+    /// Tool to call.
     #[schema(pattern = "^[A-Za-z0-9_./:-]{1,128}$")]
     pub tool_name: String,
-    /// Its arguments, byte for byte.
+    /// Arguments of the call, byte for byte.
     #[schema(value_type = Option<Object>)]
     pub tool_arguments: Option<Box<RawValue>>,
-    /// `low`, `medium`, `high` or `critical`; may raise what the policy says, never lower it.
+    /// `low`, `medium`, `high` or `critical`. Can raise the policy's risk level, but not lower it.
     #[schema(pattern = "^(low|medium|high|critical)$")]
     pub risk_level: Option<String>,
-    /// Why, in the agent's own words; shown apart as its claim.
+    /// The agent's reason for the call, shown separately as its claim.
     pub description: Option<String>,
-    /// How long it waits, in milliseconds; may shorten what the policy says, never lengthen it.
+    /// Time until the approval expires, in milliseconds. Can shorten the policy's limit, but not extend it.
     #[schema(value_type = Option<u64>, minimum = 1000, maximum = 2592000000_u64)]
     pub ttl_ms: Option<f64>,
-    /// The conversation.
+    /// Conversation of the call.
     #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// The agent's session.
+    /// Session of the agent.
     #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
-    /// What was said before, oldest first, so that a person sees where each value came from; not kept.
+    /// Earlier messages, oldest first. Used to show a person where each value came from; not stored.
     #[schema(value_type = Option<Vec<Said>>)]
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
 }
 
-/// A decision.
+/// A person's decision on an approval.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decide {
-    /// Yes or no.
+    /// True to approve, false to deny.
     pub approved: bool,
-    /// Your words; the agent is told.
+    /// Comment on the decision, passed on to the agent.
     #[schema(max_length = 4096)]
     pub comment: Option<String>,
-    /// Kept as a claim: who decides is whom the token was made for.
+    /// Claimed name of the decider. Recorded as a claim only: the token determines the decider.
     pub decided_by: Option<String>,
-    /// The digest of what was shown; a decision about anything else is refused as stale.
+    /// Digest of the card that the person saw. If the approval has another digest, the decision is refused as stale.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub digest: Option<String>,
-    /// One choice per call, in order, when they differ. Needs `approved: true`.
+    /// Choices, one per call, in order, if they differ. Requires `approved: true`.
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub calls: Option<Vec<DecideCall>>,
 }
 
-/// What is decided about one call of a batch.
+/// Decision on one call of a batch.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DecideCall {
-    /// Yes or no.
+    /// True to approve, false to deny.
     pub approved: bool,
-    /// Run it with these arguments instead.
+    /// Edited arguments to run the call with.
     #[schema(value_type = Option<Object>)]
     pub arguments: Option<Box<RawValue>>,
 }
 
-/// How a listing is asked for.
+/// Query parameters of the list of approvals.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -219,214 +220,214 @@ pub struct ListQuery {
     /// `pending` (the default), `approved`, `denied`, `expired`, `superseded`, `withdrawn`, `passed` or `all`.
     #[param(pattern = "^(pending|approved|denied|rejected|expired|superseded|withdrawn|passed|all)$")]
     pub status: Option<String>,
-    /// Only this agent's.
+    /// Only approvals of this agent.
     #[param(value_type = Option<Name>)]
     pub agent_name: Option<String>,
-    /// Only those of this conversation.
+    /// Only approvals in this conversation.
     #[param(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// Only those of this run.
+    /// Only approvals of this run.
     #[param(value_type = Option<Name>)]
     pub run_id: Option<String>,
-    /// Goes on behind the page that gave this as `next`.
+    /// Cursor: the `next` of the previous page.
     #[param(pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub cursor: Option<String>,
-    /// At most so many, 1 to 500; 50 if not given.
+    /// Maximum number of approvals, 1 to 500; default 50.
     #[param(minimum = 1, maximum = 500)]
     pub limit: Option<u16>,
-    /// Add what deserves a second look about those that are pending, as it is for one.
+    /// If true, adds the concerns about pending approvals.
     pub concerns: Option<bool>,
 }
 
-/// How one approval is asked for.
+/// Query parameters for reading one approval.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetQuery {
-    /// Answer as soon as it is decided, or after this long: `30s`, `2m`.
+    /// Maximum time to wait for the decision, such as `30s` or `2m`.
     #[param(pattern = "^([0-9]{1,6}|([0-9]{1,6}(ms|s|m|h|d))+)$")]
     pub wait: Option<String>,
-    /// `decided` (the default), or `finished`: its calls have also run, or never will.
+    /// `decided` (the default), or `finished`: also wait until all calls have run or can no longer run.
     #[param(pattern = "^(decided|finished)$")]
     pub wait_for: Option<String>,
-    /// Add what happened to it, event by event.
+    /// If true, adds the approval's events.
     pub events: Option<bool>,
-    /// Add what deserves a second look, while it is pending.
+    /// If true, adds the concerns about a pending approval.
     pub concerns: Option<bool>,
 }
 
-/// How a decision is answered.
+/// Query parameters of a decision.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DecideQuery {
-    /// `finished`: answer once the service has run what was released.
+    /// `finished`: respond only after the service has run the released calls.
     #[param(pattern = "^(decided|finished)$")]
     pub wait_for: Option<String>,
 }
 
-/// Why something is taken back.
+/// Withdrawal of an approval.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WithdrawBody {
-    /// In a few words; what is beyond 200 characters is left out.
+    /// Short reason, cut off after 200 characters.
     pub reason: Option<String>,
 }
 
-/// How a call ended whose outcome was unknown.
+/// A person's statement on how a call with an unknown outcome ended.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReconcileBody {
-    /// Whether it did what it was to do.
+    /// True if the call had its effect.
     pub succeeded: bool,
-    /// How they know.
+    /// Note on how the person knows.
     pub note: Option<String>,
 }
 
-/// The permit to run one call, once.
+/// Permit to run one call, once.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermitView {
-    /// The call; also the idempotency key for the tool.
+    /// Id of the call, and its idempotency key for the tool.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The exact arguments.
+    /// Exact arguments.
     #[schema(value_type = Object)]
     pub arguments: Box<RawValue>,
-    /// The same bytes in hexadecimal, for whose JSON library would rebuild them.
+    /// Exact arguments in hexadecimal, for JSON libraries that do not keep the original bytes.
     pub arguments_hex: String,
-    /// Show this to finish the call.
+    /// Token to send to `finish`.
     pub permit: String,
-    /// The credential the call came with.
+    /// Credential that was submitted with the call.
     pub secret: Option<String>,
-    /// After so many milliseconds the outcome counts as unknown.
+    /// Time limit in milliseconds. Afterwards the outcome is recorded as unknown.
     pub timeout_ms: u64,
-    /// When the start was recorded, on the store's clock.
+    /// Time of the start, on the store's clock.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Moment>,
-    /// When the call is given up, on the store's clock. Do not run what is late.
+    /// Time, on the store's clock, at which the outcome is recorded as unknown. Do not run the call after that.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Moment>,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finish {
-    /// The permit that `start` gave.
+    /// Permit from the response to `start`.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub permit: String,
     /// `succeeded`, `failed`, `not_sent` (the tool was not reached, so nothing ran) or `unknown`.
     #[schema(pattern = "^(succeeded|failed|not_sent|unknown)$")]
     pub outcome: String,
-    /// What the tool answered: any JSON.
+    /// Result of the tool: any JSON.
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
 }
 
-/// Where an undo is asked for.
+/// Conversation and run in which to propose an undo.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UndoBody {
-    /// The conversation to ask in.
+    /// Conversation to show the approval in.
     #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// The agent's run.
+    /// Run of the agent.
     #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
 }
 
-/// Which events are streamed.
+/// Query parameters of the event stream.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// Only of this approval.
+    /// Only events of this approval.
     pub approval: Option<String>,
-    /// Only of this agent's approvals.
+    /// Only events of this agent's approvals.
     #[param(value_type = Option<Name>)]
     pub agent_name: Option<String>,
-    /// Only of this conversation's approvals.
+    /// Only events of approvals in this conversation.
     #[param(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// Only events of this kind, `approved` say; several with commas.
+    /// Only events of these kinds, separated by commas, such as `approved,denied`.
     pub what: Option<String>,
-    /// Start behind this event's id, as `Last-Event-ID` does; `0` for everything there ever was.
+    /// Cursor: start after the event with this id, as `Last-Event-ID` does; `0` for all events.
     pub after: Option<String>,
 }
 
-/// A message in a conversation.
+/// Message that a person wrote in a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplyBody {
-    /// What was written.
+    /// Text of the message.
     pub text: String,
-    /// Who wrote it, as the adapter verified: the name of an account here.
+    /// Account name of the sender, whom the chat adapter has verified.
     #[schema(value_type = Name)]
     pub sender: String,
-    /// The message's id in its channel: the same one twice counts once.
+    /// Id of the message in its channel. A repeated id counts once.
     #[schema(value_type = Name)]
     pub message_id: String,
-    /// The sender's language, `es` say.
+    /// Language of the sender, such as `es`.
     pub language: Option<String>,
-    /// `written` (the default), `edited`, `forwarded` or `program`; only what was written just now decides anything.
+    /// `written` (the default), `edited`, `forwarded` or `program`. Only a `written` message can decide.
     #[schema(pattern = "^(written|edited|forwarded|program)$")]
     pub origin: Option<String>,
-    /// The last message of the channel's own that stood there when this one was sent, or that it answers.
+    /// Id of the last message that the adapter had posted when this one was sent, or of the message that this one
+    /// replies to.
     #[schema(value_type = Option<Name>)]
     pub after: Option<String>,
-    /// The longest message of this chat, as for `pending`: `show` keeps to it.
+    /// Maximum message length of this chat, as for `pending`; limits `show`.
     #[schema(value_type = Option<usize>, minimum = 400, maximum = 1000000)]
     pub limit: Option<f64>,
 }
 
-/// A pressed button.
+/// Pressed button.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Press {
-    /// What the button sends back: `approve` or `deny` of a card.
+    /// Payload of the button: `approve` or `deny` of a card.
     pub payload: String,
-    /// Who pressed it, as the adapter verified: the name of an account here.
+    /// Account name of the person who pressed the button, whom the chat adapter has verified.
     #[schema(value_type = Name)]
     pub sender: String,
-    /// The same press twice counts once.
+    /// Id of the button press. A repeated id counts once.
     #[schema(value_type = Option<Name>)]
     pub message_id: Option<String>,
-    /// The sender's language.
+    /// Language of the sender, such as `es`.
     pub language: Option<String>,
 }
 
-/// What stands in a conversation now.
+/// Message that was posted in a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Shown {
-    /// The id of the message that was posted.
+    /// Id of the posted message.
     #[schema(value_type = Name)]
     pub message_id: String,
-    /// The digest of the card it showed, all of it, as its `digest` said; nothing when it was something else or part of a
-    /// card.
+    /// The card's `digest`, if the message shows the whole card. Omit it for any other message and for part of a card.
     pub digest: Option<String>,
-    /// The language it was shown in.
+    /// Language of the message.
     pub language: Option<String>,
 }
 
-/// In which language a card is asked for, and how long it may be.
+/// Query parameters for reading the pending card.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PendingQuery {
-    /// The person's language, `es` say.
+    /// Language of the person, such as `es`.
     pub language: Option<String>,
-    /// The longest message of this chat, in UTF-16 code units (4000 unless it is given, 400 at least). A card that is
-    /// longer comes in part: without `digest` and `approve`, because it cannot be approved there.
+    /// Maximum message length of this chat in UTF-16 code units; default 4000, minimum 400. A longer card is cut off
+    /// and comes without `digest` and `approve`, because it cannot be approved in the chat.
     #[param(value_type = Option<usize>, minimum = 400, maximum = 1000000)]
     pub limit: Option<f64>,
 }
 
-/// How messages are asked for.
+/// Query parameters of a transcript.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -436,80 +437,82 @@ pub struct TranscriptQuery {
     pub format: Option<String>,
 }
 
-/// What came of a message or a button.
+/// Result of a message or a pressed button.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeardView {
-    /// `yes`, `no` or `other`; nothing when it was not read.
+    /// Interpretation of the message: `yes`, `no` or `other`. Null if the message was not interpreted.
     pub reading: Option<&'static str>,
-    /// Which words decided.
+    /// Explanation of the interpretation: the words that determined it.
     pub why: Option<String>,
-    /// `approved`, `denied`, `endorsed`, `cancelled`, `kept`, `show_again`, `incomplete`, `refused` or
-    /// `nothing`. `incomplete`: part of the card is not shown here, so nothing was decided; `say` says where all of it is.
+    /// `approved`, `denied`, `endorsed`, `cancelled`, `kept`, `show_again`, `incomplete`, `refused` or `nothing`.
+    /// `incomplete` means that nothing was decided because the chat shows only part of the card; `say` tells where to
+    /// see all of it.
     pub happened: &'static str,
-    /// What the channel says now.
+    /// Text to post in the channel now.
     pub say: Option<String>,
-    /// The card to show now.
+    /// Card to post in the channel now.
     pub show: Option<PromptView>,
-    /// Whether the message goes on to the agent.
+    /// True if the message has to be passed on to the agent.
     pub go_on: bool,
-    /// The approval as it is now.
+    /// Approval in its current state.
     pub approval: Option<ApprovalView>,
 }
 
-/// The pending question, if there is one.
+/// Pending card of a conversation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PendingView {
-    /// The card.
+    /// The card, if an approval is pending.
     pub pending: Option<PromptView>,
 }
 
-/// A card for a conversation: its text and two buttons. The text is posted as it is: every call, value and note is in it,
-/// or it says how much is missing.
+/// Card for a conversation: a text and two buttons. Post the text unchanged: it contains every call, value and note, or
+/// says how much is missing.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptView {
-    /// The approval it asks about.
+    /// Id of the approval.
     pub approval: String,
-    /// The digest of what it shows, for `shown`; nothing when part of the card is missing.
+    /// Digest to send to `shown`. Null if part of the card is missing.
     pub digest: Option<String>,
-    /// Whether nothing is missing. Otherwise it can be denied here, and approved where all of it is shown.
+    /// True if no part of the card is missing. Otherwise the card can be denied in the chat, but approved only where
+    /// all of it is shown.
     pub whole: bool,
-    /// What would happen.
+    /// Summary of the calls.
     pub summary: String,
-    /// How far its values are the person's, and which are not; nothing when no conversation was given. Part of `text`.
+    /// Summary of which values come from the person and which do not. Null without a conversation. Part of `text`.
     pub origins: Option<String>,
-    /// The card and the question, to be posted as it is.
+    /// Card and question, to be posted unchanged.
     pub text: String,
-    /// What the approving button says.
+    /// Label of the approve button.
     pub yes: String,
-    /// What the denying button says.
+    /// Label of the deny button.
     pub no: String,
-    /// What the approving button sends back; only for tokens with the scope `reply` or `chat`. Absent when part of the card
-    /// is missing: then there is no such button.
+    /// Payload of the approve button, only for tokens with the scope `reply` or `chat`. Absent if part of the card is
+    /// missing; then show no such button.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approve: Option<String>,
-    /// What the denying button sends back; only for tokens with the scope `reply` or `chat`.
+    /// Payload of the deny button, only for tokens with the scope `reply` or `chat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny: Option<String>,
-    /// From then on nobody can answer.
+    /// Time after which the card can no longer be answered.
     pub expires_at: String,
 }
 
-/// What every error looks like.
+/// Body of every error response.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorView {
-    /// What went wrong.
+    /// Details of the error.
     pub error: ErrorBody,
 }
 
-/// What went wrong. A few errors carry fields more, such as `decidedBy`, `decidedAt` and `supersededBy`.
+/// Details of an error. Some errors have further fields, such as `decidedBy`, `decidedAt` and `supersededBy`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorBody {
-    /// A word for programs.
+    /// Error code, for programs.
     pub code: String,
-    /// A sentence for people.
+    /// Error message, for people.
     pub message: String,
-    /// What to do now.
+    /// Advice on what to do next.
     pub hint: String,
 }

@@ -31,8 +31,9 @@ pub const LARGEST_PAGE: usize = 1024 * 1024;
 
 /// List approvals
 ///
-/// Pending ones by default, oldest first; everything else newest first. An agent's token lists its own. A page ends
-/// early when its approvals have a megabyte of arguments and results: go on while there is a `next`.
+/// Lists pending approvals by default, oldest first; all others newest first. An agent's token lists that agent's
+/// approvals. A page ends early once its approvals have a megabyte of arguments and results: continue while there is a
+/// `next`.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery),
     security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
     responses((status = 200, body = PageView), (status = "default", body = ErrorView)))]
@@ -70,9 +71,9 @@ pub async fn list(
     Ok(json::answer(room.made(bytes)))
 }
 
-/// Ask for approval outright
+/// Ask for approval explicitly
 ///
-/// The call is held even where the policy would let it pass.
+/// The call is held even if the policy would let it pass.
 #[utoipa::path(post, path = "/v1/approvals", tag = "approvals", request_body = Ask,
     params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),
     security(("token" = ["propose"])),
@@ -94,10 +95,10 @@ pub async fn ask(
     Ok((StatusCode::CREATED, Json(view)).into_response())
 }
 
-/// Look at one approval, or wait for it
+/// Read one approval, or wait for it
 ///
-/// With `wait`, answers as soon as it is decided (or, with `waitFor=finished`, has run), else after that long as it
-/// is then. Waiting decides nothing.
+/// With `wait`, responds as soon as the approval is decided (with `waitFor=finished`, as soon as its calls have ended),
+/// or after that time with its current state. Waiting decides nothing.
 #[utoipa::path(get, path = "/v1/approvals/{id}", tag = "approvals",
     params(("id" = String, Path, description = "the approval's id"), GetQuery),
     security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
@@ -157,9 +158,9 @@ pub async fn get(
     Ok(response)
 }
 
-/// Decide
+/// Decide an approval
 ///
-/// Who decides is whom the token was made for. Answers once the decision is on record; what it releases runs on.
+/// The token determines who decides. Responds once the decision is recorded, while the released calls still run.
 #[utoipa::path(post, path = "/v1/approvals/{id}", tag = "approvals", request_body = Decide,
     params(("id" = String, Path, description = "the approval's id"), DecideQuery,
         ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same decision")),
@@ -208,9 +209,9 @@ async fn tried(app: &App, caller: &Caller, id: ApprovalId, approve: bool) -> Ans
     Ok(ApiError::wrong_scope(scope::Decide::ANY))
 }
 
-/// Take a pending approval back
+/// Withdraw a pending approval
 ///
-/// An agent may take back what it proposed.
+/// An agent may withdraw its own proposals.
 #[utoipa::path(post, path = "/v1/approvals/{id}/withdraw", tag = "approvals", request_body = WithdrawBody,
     params(("id" = String, Path, description = "the approval's id")),
     security(("token" = ["propose"])),

@@ -29,10 +29,11 @@ use crate::wire::{
 
 /// Propose the calls of one agent turn
 ///
-/// Each call passes, is held or is forbidden; all held ones share one approval. A call that passes is run here when
-/// the service runs its tool, else by whoever asked. Unless it only reads, it is on record as an approval of the state
-/// `passed`, and whoever runs it says how it ended (`finish`, with the `permit` of the answer). Under an
-/// `Idempotency-Key` it runs once: the same body again gets the same answer, another body is refused.
+/// Each call passes, is held or is forbidden; all held calls share one approval. A call that passes is run by the
+/// service if the service runs its tool, otherwise by the caller. Unless the call only reads, it is recorded as an
+/// approval in the state `passed`, and a caller that runs it must report its outcome (`finish`, with the `permit` from
+/// the response). With an `Idempotency-Key` the call runs once: repeating the request returns the same response, and
+/// the same key with another body is refused.
 #[utoipa::path(post, path = "/v1/calls", tag = "calls", request_body = Submit,
     params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same turn")),
     security(("token" = ["propose"])),
@@ -65,7 +66,8 @@ pub async fn submit(
 
 /// Start a released call
 ///
-/// For hosts that run the tool themselves: the exact bytes and a permit, once. From here on the call counts as run.
+/// For hosts that run the tool themselves. Returns the exact arguments and a permit, once. From then on the call counts
+/// as run.
 #[utoipa::path(post, path = "/v1/calls/{id}/start", tag = "calls",
     params(("id" = String, Path, description = "the call's id")),
     security(("token" = ["execute"])),
@@ -98,7 +100,8 @@ pub async fn start(
 
 /// Record how a started call ended
 ///
-/// Only with the permit that `start` gave, or that came with a passed call. The same end again is the same end.
+/// Requires the permit from `start`, or the one that came with a passed call. Repeating the same outcome has no further
+/// effect.
 #[utoipa::path(post, path = "/v1/calls/{id}/finish", tag = "calls", request_body = Finish,
     params(("id" = String, Path, description = "the call's id")),
     security(("token" = ["execute"]), ("token" = ["propose"])),
@@ -140,9 +143,9 @@ pub async fn finish(
     Ok(Json(view::approval(&approval, app.gate.policy(), now)))
 }
 
-/// Say how a call ended whose outcome is unknown
+/// Record how a call with an unknown outcome ended
 ///
-/// For somebody who could have approved it. It is not run again, whatever they say.
+/// For a person who could have approved the call. The call is not run again, whatever the answer.
 #[utoipa::path(post, path = "/v1/calls/{id}/reconcile", tag = "calls", request_body = ReconcileBody,
     params(("id" = String, Path, description = "the call's id")),
     security(("token" = ["decide"])),
@@ -160,7 +163,7 @@ pub async fn reconcile(
 
 /// Propose the undo of a call that succeeded
 ///
-/// As an approval of its own: shown, decided and run like any other.
+/// Creates a separate approval, which is shown, decided and run like any other.
 #[utoipa::path(post, path = "/v1/calls/{id}/undo", tag = "calls", request_body = UndoBody,
     params(("id" = String, Path, description = "the call's id"),
         ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),

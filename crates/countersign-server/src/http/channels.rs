@@ -30,11 +30,11 @@ const MOST_TOLD: usize = 100;
 /// Ends a transcript early once its arguments and results reach this many bytes.
 const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
 
-/// A message somebody wrote
+/// Handle a person's message
 ///
-/// Looks for the pending approval before anything else: yes decides and runs, no denies, anything else cancels or
-/// keeps it, by the policy. `say` and `show` are what the channel says now; with `goOn` the message is for the agent. A yes
-/// counts only for a card that was shown whole.
+/// Checks for a pending approval first: a yes approves it and runs its calls, a no denies it, and anything else cancels
+/// or keeps it, depending on the policy. Post `say` and `show` in the channel; with `goOn`, pass the message on to the
+/// agent. A yes counts only for a card that was shown completely.
 #[utoipa::path(post, path = "/v1/channels/{channel}/replies", tag = "channels", request_body = ReplyBody,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -85,9 +85,9 @@ pub async fn reply(
     }))
 }
 
-/// A button somebody pressed
+/// Handle a pressed button
 ///
-/// Its payload is bound to its channel and to the card it stood under, whatever was shown since.
+/// The button's payload is bound to its channel and its card, whatever was shown since.
 #[utoipa::path(post, path = "/v1/channels/{channel}/buttons", tag = "channels", request_body = Press,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -124,10 +124,10 @@ pub async fn press(
     }))
 }
 
-/// Say what stands in the conversation now
+/// Report the message that was posted
 ///
-/// After the card was posted, with the id of that message: a yes counts only for the card that was shown last, and only
-/// where all of it was shown.
+/// Call this after posting a card, with the id of the message. A yes counts only for the card that was shown last, and
+/// only if all of it was shown.
 #[utoipa::path(post, path = "/v1/channels/{channel}/shown", tag = "channels", request_body = Shown,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -169,9 +169,9 @@ pub async fn say_shown(
     }))
 }
 
-/// The question that is pending in a conversation
+/// Read the pending card of a conversation
 ///
-/// What its buttons send back is given to tokens with the scope `reply` only.
+/// The buttons' payloads are only for tokens with the scope `reply`.
 #[utoipa::path(get, path = "/v1/channels/{channel}/pending", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), PendingQuery),
     security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
@@ -198,10 +198,10 @@ pub async fn pending(
     }))
 }
 
-/// What the model is told
+/// Read the transcript for the model
 ///
-/// One tool call and exactly one result for every call that was held in this conversation, oldest first, as
-/// messages of `anthropic` (the default) or `openai`. The newest hundred approvals are told.
+/// Contains one tool call and exactly one result for every call that was held in this conversation, oldest first, as
+/// messages in the format `anthropic` (the default) or `openai`. Limited to the newest hundred approvals.
 #[utoipa::path(get, path = "/v1/channels/{channel}/transcript", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), TranscriptQuery),
     security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
@@ -323,8 +323,9 @@ async fn shown(app: &App, approval: Option<SharedApproval>) -> Answer<Option<vie
     Ok(Some(view::approval(&approval, app.gate.policy(), now)))
 }
 
-/// Converts a card, including its button payloads. A payload decides in the name of whoever presses it, so this is only
-/// for callers that answer cards: an adapter (`reply`), or a person's own program in that person's session (`chat`).
+/// Converts a card, including its button payloads. A payload decides in the name of the person who presses the button,
+/// so this is only for callers that answer cards: an adapter (`reply`), or a person's own program in that person's
+/// session (`chat`).
 pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
     PromptView {
         approve: prompt.approve.clone(),

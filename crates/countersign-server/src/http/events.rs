@@ -10,9 +10,9 @@ use axum::response::Response;
 use crate::web::{Answer, App, Authorized, Filter, QueryParams, scope, stream};
 use crate::wire::{ErrorView, EventsQuery};
 
-/// Follow what happens
+/// Follow events
 ///
-/// Server-sent events, each with an id to come back to. An agent's token follows its own approvals.
+/// Streams server-sent events, each with an id from which to resume. An agent's token follows that agent's approvals.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery,
         ("last-event-id" = Option<String>, Header, description = "goes on behind this event")),
     security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),

@@ -7,7 +7,7 @@ use countersign::store::Filter;
 
 use crate::web::{Answer, ApiError, App, Authorized, scope};
 
-/// Is the process alive?
+/// Liveness check
 #[utoipa::path(get, path = "/healthz", tag = "operations",
     responses((status = 200, body = String), (status = 503, body = crate::wire::ErrorView)))]
 pub async fn healthz(State(app): State<App>) -> Answer<&'static str> {
@@ -16,7 +16,7 @@ pub async fn healthz(State(app): State<App>) -> Answer<&'static str> {
     Ok("ok\n")
 }
 
-/// Can it do its work?
+/// Readiness check
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = String), (status = 503, body = crate::wire::ErrorView)))]
 pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
@@ -29,7 +29,7 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     Ok("ready\n")
 }
 
-/// Figures for Prometheus
+/// Metrics for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operations", security(("token" = ["admin"])),
     responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = "default", body = crate::wire::ErrorView)))]
 pub async fn metrics(

@@ -18,36 +18,36 @@ use super::value::{ValueView, with_whole};
 /// Replacement for a secret value.
 const HIDDEN: &str = "hidden";
 
-/// What a call would change, as it was read when a person was asked.
+/// Snapshot of what a call would change, read when a person was asked.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BeforeView {
-    /// The tool that read it.
+    /// Tool that read the snapshot.
     pub tool: String,
-    /// Its hash, which is part of the call's digest. It is read again before the call runs.
+    /// Hash of the snapshot, which is part of the call's digest. The snapshot is read again before the call runs.
     #[schema(value_type = String)]
     pub hash: Hash,
     pub bytes: usize,
-    /// What it answered: JSON as it came, any other text as a string; absent where something in it is secret.
+    /// Content of the snapshot: JSON unchanged, any other text as a string. Absent if it contains a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
-    /// Value by value, where some are secret: those are only marked.
+    /// Values of a snapshot that contains secrets. Secret values are replaced by a mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<ValueView>>,
-    /// Values that would become others.
+    /// Values that the call would change.
     pub changes: Vec<ChangeView>,
 }
 
-/// A value that is not what it was.
+/// A changed value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeView {
-    /// A JSON pointer.
+    /// JSON pointer of the value.
     pub pointer: String,
-    /// What stood there; nothing when nothing did.
+    /// Old value. Null if the value is new.
     pub was: Option<String>,
-    /// What stands there instead; nothing when it is gone.
+    /// New value. Null if the value is removed.
     pub is: Option<String>,
 }
 

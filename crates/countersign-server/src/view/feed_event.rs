@@ -24,7 +24,7 @@ pub struct FeedEventView {
     pub agent_name: String,
     /// The approval's channel.
     pub channel: Option<String>,
-    /// The approval's state when the event was read, which may be later.
+    /// The approval's state when the event was read. May be newer than the event.
     pub status: State,
     /// The event as JSON.
     pub event: Box<RawValue>,

@@ -9,44 +9,45 @@ use utoipa::ToSchema;
 /// Tag of text that strangers may have written.
 const OUTSIDE: &str = "FROM OUTSIDE";
 
-/// Where each value of a call came from.
+/// Origins of a call's values.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvenanceView {
-    /// One line for people.
+    /// Summary of the origins in one line.
     pub verdict: String,
-    /// Who vouches for the conversation: `agent`, when the proposer supplied it, or `gate`, when the gate heard it itself.
-    /// Only the gate's own may let a call pass.
+    /// Source of the conversation: `agent` if the proposer supplied it, `gate` if the gate recorded it itself. Only a
+    /// conversation from the gate can let a call pass.
     #[serde(default = "agent")]
     pub conversation_from: String,
     #[schema(value_type = Object)]
     pub counts: Counts,
-    /// The conversation was not looked at whole: it was too long, or nobody heard the person, only what tools answered.
+    /// True if the conversation was not searched completely: it was too long, or had no messages of the person, only
+    /// tool results.
     pub partial: bool,
     pub leaves: Vec<LeafView>,
 }
 
-/// Where one value came from.
+/// Origin of one value.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeafView {
-    /// A JSON pointer; for the name of a member `key:` and the member's pointer.
+    /// JSON pointer of the value; for the name of a member, `key:` followed by the member's pointer.
     pub pointer: String,
     /// `user`, `tool:NAME`, `derived`, `default`, `none` (stated by nobody) or `unknown`.
     pub mark: String,
-    /// The mark as cards show it.
+    /// Mark as cards show it.
     pub tag: String,
-    /// The message of the conversation, from 0.
+    /// Position of the message in the conversation, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<u32>,
-    /// Bytes of that message.
+    /// Byte range in that message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<u32>>)]
     pub span: Option<(u32, u32)>,
-    /// The words it was found in; not for secrets.
+    /// Words of the message in which the value was found. Absent for secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
-    /// What the tag leaves open, for people.
+    /// Detail that the tag does not tell, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

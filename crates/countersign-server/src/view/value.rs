@@ -13,29 +13,29 @@ use super::CallView;
 /// Longest value in a row, in characters, unless it is shown whole.
 const LONGEST: usize = 1_000;
 
-/// One value of arguments that are not given whole.
+/// Value of arguments that are not given completely.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueView {
-    /// Where it stands: a JSON pointer, made safe to show.
+    /// JSON pointer of the value, escaped.
     pub pointer: String,
-    /// The pointer as people read it: a member's name that could be an index, or end early, stands in quotes.
+    /// Pointer for people: a member name that could be read as an index, or seem to end early, is quoted.
     #[serde(default)]
     pub name: Option<String>,
-    /// What kind of value it is.
+    /// JSON type of the value.
     #[serde(default, rename = "type")]
     #[schema(value_type = Option<ValueType>)]
     pub kind: Option<Kind>,
-    /// The whole text of the value, or only a mark when it is secret.
+    /// Complete text of the value, or a mark if it is secret.
     pub value: String,
-    /// Whether it is secret.
+    /// True if the value is secret.
     pub hidden: bool,
-    /// What a person should be told about it.
+    /// Warnings about the value for the person.
     #[schema(value_type = Vec<Object>)]
     pub warnings: Vec<Warning>,
 }
 
-/// The kinds of JSON values, for the API's description.
+/// JSON types, for the API description.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "describes `Kind`, which the library owns")]

@@ -6,14 +6,14 @@ use utoipa::ToSchema;
 
 use crate::object;
 
-/// The folder that a call runs in.
+/// Folder in which a call runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkingFolderView {
-    /// The absolute path of the folder.
+    /// Absolute path of the folder.
     #[schema(min_length = 1, max_length = 4096)]
     pub path: String,
-    /// Paths in the arguments that lead elsewhere, and the folder itself if it is a link.
+    /// Paths in the arguments that are links, and the folder itself if it is one.
     #[serde(
         default,
         deserialize_with = "object::list",
@@ -23,14 +23,14 @@ pub struct WorkingFolderView {
     pub links: Vec<LinkView>,
 }
 
-/// A path that leads to another place than it says.
+/// A path that is a link to another place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkView {
-    /// The path as the arguments name it.
+    /// Path as the arguments name it.
     #[schema(min_length = 1, max_length = 4096)]
     pub path: String,
-    /// The absolute path that it leads to.
+    /// Absolute path of the link's target.
     #[schema(min_length = 1, max_length = 4096)]
     pub target: String,
 }

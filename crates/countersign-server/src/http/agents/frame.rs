@@ -1,5 +1,5 @@
-//! Converts news of a talk to server-sent events, for programs. Texts are sent unescaped: whoever displays them has to
-//! escape them.
+//! Converts news of a talk to server-sent events, for programs. Texts are sent unescaped; a client has to escape them
+//! before it displays them.
 
 use axum::response::sse::Event as Sent;
 use countersign::transcript::exchanges;

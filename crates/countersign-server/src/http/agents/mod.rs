@@ -33,9 +33,9 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Talk to an agent
 ///
-/// Words, or the payload of a button that came with a card. Answers with server-sent events: `session`, then `routed`,
-/// `text`, `tool`, `result`, `say`, `held`, `decided`, `again` and `notice` as they come, and `done` or `error` last.
-/// A yes counts only with `after`: the `card` of the `held` event that it answers.
+/// Sends a text, or the payload of a button that came with a card. The response is a stream of server-sent events:
+/// first `session`; then `routed`, `text`, `tool`, `result`, `say`, `held`, `decided`, `again` and `notice` as they
+/// occur; `done` or `error` last. A yes counts only with `after`: the `card` of the `held` event that it answers.
 #[utoipa::path(post, path = "/v1/agents/{name}/messages", tag = "agents", request_body = TalkBody,
     params(("name" = String, Path, description = "the agent")),
     security(("token" = ["chat"])),
@@ -109,9 +109,9 @@ pub async fn say(
     Ok(sse(events))
 }
 
-/// A session with an agent
+/// Read a session with an agent
 ///
-/// What was said so far, and the card that waits for an answer.
+/// Returns the messages so far and the pending card.
 #[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}", tag = "agents",
     params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session")),
     security(("token" = ["chat"])),
@@ -147,8 +147,8 @@ pub async fn session(
 
 /// Follow a session
 ///
-/// The same events as a message is answered with, whoever caused them: also those of a card that was decided on a page
-/// or by another program. What happened before is not told; read the session for that.
+/// Streams the same events as the response to a message, whoever caused them; for example, a card was decided on a page
+/// or by another program. Earlier events are not sent; read the session for those.
 #[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}/events", tag = "agents",
     params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session")),
     security(("token" = ["chat"])),

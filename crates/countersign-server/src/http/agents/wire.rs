@@ -11,79 +11,79 @@ use crate::wire::PromptView;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TalkBody {
-    /// The session to go on with; a new one when not given.
+    /// Session to continue; a new one if absent.
     pub session: Option<String>,
-    /// What the person says.
+    /// Text of the person's message.
     pub text: Option<String>,
-    /// Instead of words: the payload of a button, `approve` or `deny` of a `held` event.
+    /// Payload of a pressed button, instead of text: `approve` or `deny` of a `held` event.
     pub button: Option<String>,
-    /// With `approve` of a card of several calls: only those at these positions, from 1, are approved.
+    /// Positions of the calls to approve, counted from 1, with the `approve` button of a card with several calls.
     pub calls: Option<Vec<u8>>,
-    /// The `card` that the person had before their eyes.
+    /// The `card` of the `held` event that the person saw last.
     pub after: Option<String>,
-    /// The message's own id: sent twice it is heard once.
+    /// Id of the message. A repeated id counts once.
     pub message_id: Option<String>,
 }
 
-/// What was said, and what waits.
+/// Messages of a session, and its pending card.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// The agent.
+    /// Name of the agent.
     pub agent: String,
-    /// Who answers: the models' names, or `a script`.
+    /// Names of the models that answer, or `a script`.
     pub model: String,
-    /// Oldest first.
+    /// Messages, oldest first.
     pub messages: Vec<MessageView>,
-    /// The card that waits for an answer.
+    /// Pending card.
     pub pending: Option<PromptView>,
-    /// What to say as `after` when answering it.
+    /// Value to send as `after` in the answer to the pending card.
     pub card: Option<String>,
 }
 
-/// One message.
+/// Message of a session.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageView {
-    /// `person`, `reply` (a person's to a card), `agent`, `results` or `channel`.
+    /// `person`, `reply` (a person's answer to a card), `agent`, `results` or `channel`.
     pub role: &'static str,
-    /// What was said.
+    /// Text of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// What the agent called.
+    /// Calls that the agent made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CalledView>,
-    /// What became of those calls.
+    /// Results of the agent's calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ResultView>,
 }
 
-/// A call of an agent. Its arguments stand on the card, where what is secret is hidden.
+/// Call of an agent. Its arguments are shown on the card, with secrets hidden.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CalledView {
-    /// Binds its result to it.
+    /// Id that connects the call with its result.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
 }
 
-/// What an agent is told about a call.
+/// Result of a call, as the agent sees it.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResultView {
-    /// The call's id.
+    /// Id of the call.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// How it ended, in a word.
+    /// Status of the call, in one word.
     pub status: String,
-    /// Whether a person has to confirm it first.
+    /// True if a person has to confirm the call first.
     pub requires_confirmation: bool,
-    /// Whether the agent is told that it is an error.
+    /// True if the result is reported to the agent as an error.
     pub is_error: bool,
-    /// What the agent reads.
+    /// Content that the agent sees.
     pub content: String,
 }
 
