@@ -1,6 +1,6 @@
 //! Environment of the processes that we start.
 //!
-//! Enters: our own environment, and names that the operator adds. Leaves: the variables that a program needs to start
+//! Input: our own environment, and names that the operator adds. Output: the variables that a program needs to start
 //! and to find its files. Everything else is withheld (X78): our settings, tokens of other servers, keys of the
 //! person's other programs.
 

@@ -1,6 +1,6 @@
 //! A child process and everything it starts: one process group, ended as a whole.
 //!
-//! Enters: a child that leads its own process group. Leaves: no process of that group, even if we are killed
+//! Input: a child that leads its own process group. Output: no process of that group, even if we are killed
 //! (`watcher`). Processes that leave the group (daemons) are not tracked.
 
 mod watcher;

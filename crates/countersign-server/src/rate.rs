@@ -1,7 +1,7 @@
 //! Rate limits by key, in a table of fixed size.
 //!
-//! Enters: a key, such as an address or a name. Leaves: permission, or the time to wait.
-//! Deliberately absent: the keys themselves. Only their hashes are kept, with a random seed per process, so that
+//! Input: a key, such as an address or a name. Output: permission, or the time to wait.
+//! Not here: the keys themselves. Only their hashes are kept, with a random seed per process, so that
 //! neither long nor chosen keys cost memory.
 
 use std::collections::hash_map::RandomState;

@@ -32,7 +32,7 @@ pub enum Missing {
 /// Whether writes by other processes wake this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Watch for other processes, because the command waits for somebody's decision.
+    /// Watch for other processes, because the command waits for a decision.
     Others,
     /// Do not watch, because the command does not wait.
     Nobody,

@@ -1,6 +1,6 @@
 //! Address of the service, for links that are made by commands on its store.
 //!
-//! Enters: the address of a service that starts. Leaves: the same address, for commands on its store.
+//! Input: the address of the service when it starts. Output: that address, for commands on the same store.
 
 use countersign::command::{Command, PutEntry, TakeEntry};
 use countersign::id::Tenant;

@@ -1,10 +1,10 @@
 //! Access control: tokens for programs; accounts, sessions and sign-in links for people.
 //!
-//! Enters: a credential from a request. Leaves: a [`Caller`], or nothing.
+//! Input: a credential from a request. Output: a [`Caller`], or nothing.
 //! Credentials are stored in the registry under their hash, so that reading the store does not allow signing in. A
 //! revocation takes effect with the next request: callers are cached only while nothing has changed in the store
 //! (`web::caller_cache`).
-//! Deliberately absent: which route requires which scope; see `http`.
+//! Not here: which route requires which scope; see `http`.
 
 mod account;
 pub mod address;

@@ -1,6 +1,6 @@
 //! Joins the policies of the service and of the worlds that it serves.
 //!
-//! Enters: policies as text. Leaves: one text. The first policy speaks for the service: its `channel`, `surfaces` and
+//! Input: policies as text. Output: one text. The first policy speaks for the service: its `channel`, `surfaces` and
 //! `agents` apply. The others only add tools.
 //! INVARIANT: no tool is listed twice, so that the ruling never depends on the order of policies.
 

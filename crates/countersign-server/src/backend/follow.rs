@@ -54,9 +54,9 @@ pub enum Followed {
 
 /// Event stream of a backend.
 pub enum Following<'d> {
-    /// From the store.
+    /// Events from the store.
     Local(LocalFollowing<'d>),
-    /// From a server.
+    /// Events from a server.
     Remote(Box<RemoteFollowing<'d>>),
 }
 

@@ -92,7 +92,7 @@ pub struct Deciding {
     id: ApprovalId,
     verdict: Verdict,
     card: Option<WholeCard>,
-    /// Digest of what was shown.
+    /// Digest of the card that was shown.
     pub digest: Option<Hash>,
     /// Comment of the person.
     pub comment: Option<String>,

@@ -1,6 +1,6 @@
 //! `countersign chat`: a conversation with an agent on a terminal or through a pipe.
 //!
-//! Enters: lines. Leaves: the agent's text behind a gutter, and cards. The store, gate and policy are those of every
+//! Input: lines. Output: the agent's text behind a gutter, and cards. The store, gate and policy are those of every
 //! other command, so that a card can also be decided elsewhere.
 
 mod event;

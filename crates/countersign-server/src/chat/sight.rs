@@ -1,6 +1,6 @@
 //! Tracks whether every row of the pending card has been on the screen and still is.
 //!
-//! Enters: a laid-out card and the size of the screen. Leaves: the card page by page, and the reason why it cannot be
+//! Input: a laid-out card and the size of the screen. Output: the card page by page, and the reason why it cannot be
 //! approved yet. After a resize the card has to be shown again, because its rows have moved.
 
 use crate::output::Size;

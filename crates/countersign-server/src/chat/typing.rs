@@ -1,6 +1,6 @@
 //! State shared by the line editor and the conversation.
 //!
-//! Enters: whether a card is shown, the text in the line, keys. Leaves: the prompt, the selected calls, and whether the
+//! Input: whether a card is shown, the text in the line, keys. Output: the prompt, the selected calls, and whether the
 //! text in the line is older than the card.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,9 +28,9 @@ struct State {
 /// Direction in which the mark moves.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
-    /// To the next call, wrapping around.
+    /// Moves to the next call, wrapping around.
     Next,
-    /// To the previous call, wrapping around.
+    /// Moves to the previous call, wrapping around.
     Before,
 }
 
@@ -74,7 +74,7 @@ impl Typing {
     pub fn typed(&self, line: &str) {
         let mut state = self.state();
         state.is_begun = !line.is_empty();
-        // An emptied line counts as begun anew.
+        // Text typed after the line was emptied is newer than the card.
         state.is_older_than_card &= state.is_begun;
     }
 

@@ -48,7 +48,7 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
 }
 
 /// Shows the complete card and asks for confirmation. Without a terminal, `--digest` is required, because an id alone
-/// does not prove what the person has seen. The digest is told together with the whole card, never without it.
+/// does not prove that the person has seen the card. The digest is printed only with the whole card.
 fn look(global: &Global, approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failure> {
     let id = approval.id.short();
     if approval.status != State::Pending {

@@ -80,7 +80,7 @@ fn check(file: &Path, output: &mut Output) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Returns true if the other ruling on the same call asks more of people, or asks them at all.
+/// Returns true if the other ruling holds a call that this one passes, or holds it with a different effect or risk.
 fn is_stricter(other: &Ruling, ruling: &Ruling) -> bool {
     match (other, ruling) {
         (Ruling::Hold(_), Ruling::Pass(_)) => true,

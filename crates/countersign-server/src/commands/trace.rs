@@ -83,7 +83,7 @@ fn lines(timing: bool, output: &mut Output) -> Result<Exit, Failure> {
             .into_iter()
             .map(|text| Message::Person { text, at: None });
         let tools = asked.tools.into_iter().map(|tool| Message::Tool {
-            // The name that the Python programs that write such lines give to a missing value.
+            // Python programs that write such lines call a missing value `None`.
             name: tool.name.unwrap_or_else(|| "None".to_owned()),
             text: tool.text,
         });

@@ -1,6 +1,6 @@
 //! `trust`: lets a person trust files, stores and servers that this program would otherwise refuse.
 //!
-//! Exactly what is shown is trusted: a file is read once, and the hash is that of the text on the screen.
+//! Exactly the text that is shown becomes trusted: a file is read once, and the hash is that of the text on the screen.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn paths(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(here.map(|name| (*name).to_owned()).collect())
 }
 
-/// Reads what is to be trusted. Fails for files that others can write.
+/// Reads the file to be trusted. Fails for files that others can write.
 fn look(given: &str) -> Result<Vec<Subject>, Failure> {
     if given.starts_with("http://") || given.starts_with("https://") {
         crate::backend::check_address(given)?;

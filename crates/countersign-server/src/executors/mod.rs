@@ -29,7 +29,7 @@ pub enum ToolTarget {
     },
     /// Returns the arguments as the result, for trials and benchmarks.
     Echo {
-        /// Has to be true.
+        /// Must be true.
         echo: bool,
     },
     /// Does nothing and always returns the same result, for trials and benchmarks.

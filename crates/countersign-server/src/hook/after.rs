@@ -9,8 +9,8 @@ use crate::backend::Backend;
 use crate::failure::Failure;
 use crate::store::Missing;
 
-/// Outcome of a call that the coding agent reports with other arguments than were allowed. Which of the two ran is not
-/// known here.
+/// Outcome of a call that the coding agent reports with arguments other than those that were allowed. It is unknown
+/// which of the two ran.
 const OTHER_ARGUMENTS: &str = "the coding agent reports this call with other arguments than were allowed, so it is not \
                                known what ran";
 

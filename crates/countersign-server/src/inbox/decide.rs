@@ -132,10 +132,10 @@ impl FormPlace {
     }
 }
 
-/// What became of a form.
+/// Result of a submitted form.
 enum Done {
     Decided,
-    /// Nothing is decided: the card has to be shown as it would be after the edit.
+    /// The form has edits and decides nothing yet: the edited card has to be shown first.
     Preview(Box<Approval>),
 }
 
@@ -221,7 +221,8 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
             Decision::on(tenant, whole, decider, verdict)
         }
     };
-    // INVARIANT: an edit is approved on a card of exactly the bytes that would run, never on the field it was typed into.
+    // INVARIANT: an edit is approved on a card of exactly the bytes that would run, never on the field it was typed
+    // into.
     if let Some(preview) = preview {
         let is_open = approval.state == countersign::state::State::Pending && approval.digest == digest;
         let seen = typed
@@ -236,7 +237,7 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
                 may_edit(approval, &decision.decider)?;
                 return Ok(Done::Preview(Box::new(preview)));
             }
-            // It is over, or was another card: the store refuses the decision, and says why.
+            // The approval has ended, or the form was for another card: the store refuses the decision with the reason.
             None => {}
         }
     }

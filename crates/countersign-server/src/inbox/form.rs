@@ -1,7 +1,7 @@
 //! Forms of the pages.
 //!
-//! Input: a request with a form. Output: its fields. A form that names a field twice is refused, because two readers could
-//! take different values from it.
+//! Input: a request with a form. Output: its fields. A form that names a field twice is refused, because two readers
+//! could take different values from it.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::page;
 use crate::web::{ApiError, App};
 
-/// Extracts a form in which each field stands once.
+/// Extracts a form in which each field occurs once.
 pub struct Sent<T>(pub T);
 
 impl<T: DeserializeOwned + 'static> FromRequest<App> for Sent<T> {

@@ -141,8 +141,8 @@ impl Gateway {
         self.end_calls_of(server, CLOSED).await;
     }
 
-    /// Ends the open calls of a server process that has just ended, so that nobody approves what can no longer run. Calls
-    /// of stateless servers stay open for the next process.
+    /// Ends the open calls of a server process that has just ended, so that nobody approves what can no longer run.
+    /// Calls of stateless servers stay open for the next process.
     pub fn server_ended(self: &Arc<Self>, server: &Arc<Server>) {
         if self.resumes(&server.name) {
             return;
@@ -180,7 +180,7 @@ impl Gateway {
         if approval.state == State::Pending {
             // If it was decided in the meantime, the next pass finds it released.
             let reason = Some(why.to_owned());
-            // A refusal means that it is over already.
+            // A refusal means that the call has ended already.
             let _ = self.gate.withdraw(&self.tenant, id, Actor::Gate, reason).await?;
             return Ok(());
         }

@@ -28,8 +28,8 @@ pub const SPOKE_FOR_US: &str =
 /// Prefix of the `_meta` keys that only this gateway may use.
 const OURS: &str = "countersign";
 
-/// Returns true if a server's result would be taken for this gateway's own: by a key in `_meta`, or because it names one
-/// of our tasks.
+/// Returns true if a server's result would be taken for this gateway's own: by a key in `_meta`, or because it names
+/// one of our tasks.
 pub fn speaks_for_us(result: &[u8]) -> bool {
     // Fast path: most results contain neither our name nor an escape that could spell it.
     let has = |part: &[u8]| memchr::memmem::find(result, part).is_some();

@@ -34,7 +34,7 @@ pub struct Seen {
 pub struct AwaitedAnswer {
     /// The tool's qualified name, or the method of another request.
     pub name: String,
-    /// The agent's own words: a tool that repeats them is no source for them.
+    /// Arguments of the call. A tool that repeats them is not their source, because the agent wrote them first.
     pub arguments: Arc<[u8]>,
 }
 

@@ -12,8 +12,8 @@ use super::round;
 
 /// Prefix of the `_meta` members that describe the protocol and the client.
 const PROTOCOL: &str = "io.modelcontextprotocol/";
-/// Members of a request's `_meta` with that prefix, by the schema of 2026-07-28. Others under the prefix are on no card,
-/// and a server could take them for a part of what was approved.
+/// Members of a request's `_meta` with that prefix, by the schema of 2026-07-28. Others under the prefix are on no
+/// card, and a server could take them for a part of what was approved.
 const PROTOCOL_MEMBERS: [&str; 4] = ["protocolVersion", "clientInfo", "clientCapabilities", "logLevel"];
 
 /// A tool call.
@@ -177,8 +177,8 @@ impl ToolCall {
     }
 }
 
-/// Members of `params` that belong to the protocol. What else a client adds is on no card, so it is not sent with a call
-/// that a person approved.
+/// Members of `params` that belong to the protocol. Other members that a client adds are on no card, so they are not
+/// sent with a call that a person approved.
 const KNOWN: [&str; 6] = [
     "name",
     "arguments",

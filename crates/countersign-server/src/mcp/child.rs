@@ -140,7 +140,7 @@ impl Upstream for Input {
 }
 
 impl Child {
-    /// Starts a server.
+    /// Starts a server in the gateway's folder, with its input and output connected to the gateway.
     pub fn start(launch: &Launch) -> Result<Started, Failure> {
         let (program, arguments) = launch
             .words

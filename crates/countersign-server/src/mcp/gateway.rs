@@ -37,7 +37,7 @@ const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const FETCHED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long to wait for running calls when the gateway stops.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
-/// How long the end tries to record outcomes that the store did not take before.
+/// How long a stopping gateway retries to record outcomes that the store has not accepted.
 const LAST_TRY: Duration = Duration::from_secs(3);
 /// Delay before asking the store again after an error.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ pub struct Gateway {
     pub tasks: TaskTracker,
     /// Cancelled when no new calls may start.
     pub stopping: CancellationToken,
-    /// Set when the store takes no more writes for good: whoever waits is answered.
+    /// Cancelled when the store permanently accepts no more writes. Waiting clients are answered then.
     pub(super) store_lost: CancellationToken,
     followed: Mutex<HashSet<ApprovalId>>,
     proposing: Mutex<HashMap<Same, Weak<Turn>>>,
@@ -398,14 +398,15 @@ impl Gateway {
         self.leave().await;
     }
 
-    /// Returns once the store takes no more writes for good. Whoever waits for a person is answered then.
+    /// Returns once the store permanently accepts no more writes, and has the waiting clients answered.
     pub async fn store_fails(&self) -> StoreError {
         let error = crate::store::store_fails(self.gate.store()).await;
         self.store_lost.cancel();
         error
     }
 
-    /// Names the calls whose known ends are on no record, once nothing is run any more.
+    /// Makes a last attempt to record outcomes, and prints the calls for which it fails. To be called when no call runs
+    /// any more.
     pub async fn name_unrecorded(&self) {
         if self.gate.unrecorded() == 0 {
             return;

@@ -143,7 +143,7 @@ impl Relay {
         }
     }
 
-    /// Returns the answer after a wait.
+    /// Returns the answer to the client, from the result of the wait for a held call.
     pub(super) async fn waited(&self, form: &Form, waited: Result<Waited, StoreError>) -> OneLine {
         match waited {
             Ok(Waited::Done(approval)) => {
@@ -161,7 +161,7 @@ impl Relay {
                 _ => form.running(&approval),
             },
             Ok(Waited::NotFound) => form.failure("there is no such approval"),
-            // No tool has anything to say about this, nor will it be different when the call is made again.
+            // A protocol error, because this is no result of the tool, and repeating the call would not help.
             Err(error @ StoreError::Stopped(_)) => {
                 let said = format!("it is not known whether this was decided: {error}");
                 wire::error(Some(&form.id), wire::INTERNAL, &said)
@@ -173,8 +173,8 @@ impl Relay {
     }
 }
 
-/// Prints the held call to standard error, for readers of the client's log. Without a terminal, approving takes the
-/// digest, which is on the card and not told here, where the card is not shown.
+/// Prints the held call to standard error, for readers of the client's log. The digest, which approving requires
+/// without a terminal, is not printed here, because the card is not shown.
 fn announce(approval: &Approval, place: &str) {
     if approval.state == State::Pending
         && let Some(call) = approval.calls.first()

@@ -1,8 +1,8 @@
 //! `policy init`: makes a draft policy from the tools that a server lists.
 //!
 //! Input: a server's command or address, or a file of servers. Output: a policy that names each tool and pins its whole
-//! definition. What the server says about its tools is untrusted and becomes comments; only `--trust-annotations` uses
-//! it.
+//! definition. The server's own statements about its tools are untrusted and become comments; only
+//! `--trust-annotations` uses them.
 
 use std::convert::Infallible;
 use std::path::Path;

@@ -88,7 +88,7 @@ impl Lease {
             let page = store
                 .entries(tenant, Kind::Setting, Some(&after), LONGEST_PAGE)
                 .await?;
-            // Databases differ in how they sort punctuation, so other keys may stand between these.
+            // Databases differ in how they sort punctuation, so other keys may sort between these.
             let leases = page.iter().filter(|entry| entry.key.starts_with(PLACE));
             let others = leases.clone().filter(|entry| self.rules_otherwise(&entry.body));
             latest = others.filter_map(|entry| entry.expires_at).chain(latest).max();

@@ -1,4 +1,4 @@
-//! Which tool definitions a client sees: where a policy pins definitions, only those a person has read (X79).
+//! Selects the tool definitions that a client sees: if a policy pins definitions, only those a person has read (X79).
 //!
 //! Input: a tool as a server lists it, to us or to the client. Output: the same bytes, or the tool's name with a note
 //! of ours in place of everything else. Every list is compared on its way to the client, so a server gains nothing by
@@ -19,11 +19,11 @@ const HINT: &str = "The operator can read its definition and list it with `count
 /// How a tool appears in the client's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// As the server defines it.
+    /// Listed as the server defines it.
     AsListed,
-    /// With this definition, written by the gateway.
+    /// Listed with this definition, which the gateway wrote.
     Noted(String),
-    /// Not at all, because even its name could be an instruction to the model.
+    /// Not listed, because even the name could be an instruction to the model.
     LeftOut,
 }
 

@@ -46,7 +46,7 @@ pub type Back = mpsc::Sender<OneLine>;
 pub enum Next<T = OneLine> {
     /// Send this to the server.
     Send(T),
-    /// Nothing: the message was answered, or will be.
+    /// Send nothing: the message was answered, or will be.
     Done,
     /// Resolves later to the message to send to the server, if any.
     Later(BoxFuture<'static, Option<T>>),
@@ -74,7 +74,7 @@ pub struct Relay {
     asked: Mutex<Forwarded>,
     /// The client's requests whose answers we extend.
     lists: Mutex<HashMap<Id, Adds>>,
-    /// Whether the server supports no tasks, so that all tasks are ours.
+    /// True if the server supports no tasks, so that all tasks are ours.
     adds_tasks: AtomicBool,
     /// In-flight calls of this client.
     waiting: Mutex<HashMap<Id, Waiting>>,
@@ -336,8 +336,8 @@ impl Relay {
         Some(wire::error(Some(id.as_json()), wire::INTERNAL, &why))
     }
 
-    /// Forgets a request whose answer could not be read. If it asked for tools, those that were listed before count no
-    /// more.
+    /// Forgets a request whose answer could not be read. If it was a list of tools, the tools of the previous list are
+    /// forgotten too.
     pub(super) fn forget_list(&self, id: &Id) {
         if let Some(Adds::Tools) = open(&self.lists).remove(id) {
             self.server.tools.not_listed();

@@ -30,7 +30,7 @@ const PREFIX: &str = "countersign:";
 /// Key of our question in `inputRequests`.
 const QUESTION: &str = "countersign";
 
-/// How to go on with a held call.
+/// Next step for a held call.
 pub enum Round {
     /// Any answer is recorded: wait for the end.
     Wait,
@@ -116,7 +116,7 @@ impl Relay {
         approval.is_some_and(|approval| is_same(request, &approval))
     }
 
-    /// Creates a one-time state that stands for the card which the question shows.
+    /// Creates a one-time state that identifies the card shown in the question.
     async fn new_state(&self, card: &WholeCard, expires_at: Time) -> Result<String, StoreError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| {

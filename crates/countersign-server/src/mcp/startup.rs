@@ -16,7 +16,7 @@ use super::{bad_name, name};
 use crate::cli::Mcp;
 use crate::failure::Failure;
 
-/// Name that stands for several servers together.
+/// Name for several servers together.
 const SEVERAL: &str = "several";
 
 /// Returns the servers that the command line names.

@@ -147,7 +147,7 @@ impl TaskRequest {
         self.says.is_modern()
     }
 
-    /// Returns a task as the answer.
+    /// Returns the response that describes the approval as a task.
     fn task(&self, approval: &Approval, status: &str, more: &str) -> OneLine {
         let task = described(approval, status, stands(approval), self.is_modern());
         let kind = match self.is_modern() {

@@ -100,8 +100,8 @@ impl Tools {
         state.reported.len() < MOST_REPORTED && state.reported.insert(tool.to_owned())
     }
 
-    /// Forgets all tools, because the server did not list them, or its list was refused. Until it sends a good list, its
-    /// tools are unknown: a refused list may have withdrawn or changed any of them (X30, X79).
+    /// Forgets all tools, because the server did not list them, or its list was refused. Until it sends a good list,
+    /// its tools are unknown: a refused list may have withdrawn or changed any of them (X30, X79).
     pub fn not_listed(&self) {
         let mut state = self.open();
         state.listed.clear();

@@ -228,7 +228,7 @@ async fn run(permit: &Permit, origin: &Origin, is_one_of_several: bool) -> Ran {
         Ok(None) => return not_sent("the server is gone"),
         Ok(Some(Err(lost))) if origin.definition.is_some() => return not_sent(&lost.why()),
         Ok(Some(Err(_))) => {}
-        // With several servers, no tool of a server is offered whose list is ambiguous (X42).
+        // With several servers, a server whose list is ambiguous offers no tools (X42).
         Ok(Some(Ok(pages))) => {
             if let Some(collision) = collision(&pages.items).filter(|_| is_one_of_several) {
                 return not_sent(&collision.to_string());

@@ -315,7 +315,7 @@ fn notes(approval: &ApprovalView) -> String {
     format!("  {label} it was held under another policy than the current one, which may hide other values\n")
 }
 
-/// Suggests the next commands. How to approve, with the digest of what was shown, is told only after a complete card.
+/// Suggests the next commands. The command that approves, with the digest, is suggested only after a complete card.
 pub fn what_now(approval: &ApprovalView, length: Length) -> String {
     if approval.status != State::Pending {
         return String::new();

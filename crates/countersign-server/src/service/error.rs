@@ -9,7 +9,7 @@ use countersign::store::StoreError;
 
 use crate::access::Scope;
 
-/// Reason why the service does not do what was asked.
+/// Reason why the service refuses a request.
 #[derive(Debug)]
 pub enum ServiceError {
     /// The gate refused the decision.

@@ -7,7 +7,7 @@ use countersign::call::Arguments;
 
 use crate::{private_file, regular};
 
-/// The largest file that is taken back from an editor: much more than arguments may have.
+/// Maximum bytes of an edited file: far above the size limit of arguments.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// Result of editing.

@@ -1,7 +1,7 @@
 //! Full-screen inbox on the terminal: pending approvals, the same card as everywhere, and keys to decide.
 //!
-//! Enters: a backend, key presses, and events. Leaves: decisions, each bound to the digest that was on the screen; and the
-//! terminal restored, however this ends.
+//! Input: a backend, key presses, and events. Output: decisions, each bound to the digest that was on the screen. The
+//! terminal is always restored, also after an error or a panic.
 //! INVARIANT: foreign text reaches the screen escaped and as text, never as control bytes for the terminal (X15).
 
 mod act;

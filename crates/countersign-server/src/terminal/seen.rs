@@ -1,7 +1,7 @@
 //! Tracks which rows of the selected card have been on the screen.
 //!
-//! Enters: the size of each drawing, the card's number of rows, and the visible ones. Leaves: whether all rows were
-//! visible. A different size or number of rows starts over, because the rows are different then.
+//! Input: the size of the screen, the card's number of rows, and the visible ones, each time it is drawn. Output:
+//! whether all rows were visible. A different size or number of rows starts over, because the rows are different then.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! State of the inbox: pending approvals, the selected one, and the person's draft decision.
 //!
-//! Enters: current approvals, and the person's actions. Leaves: what to show and what to decide.
-//! Deliberately absent: the terminal, the backend, and reading the clock.
+//! Input: current approvals, and the person's actions. Output: the items to show and the decision to send.
+//! Not here: the terminal, the backend, and reading the clock.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub struct Inbox {
     pub mode: Mode,
     /// Last message.
     pub message: Option<Message>,
-    /// Reason why the server cannot be reached, while that is so.
+    /// Reason why the server cannot be reached; `None` while it can be.
     pub lost: Option<String>,
     /// Rows of the card that have been on the screen.
     pub seen: Seen,

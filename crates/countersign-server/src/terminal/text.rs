@@ -1,6 +1,6 @@
 //! Converts the text of a card to styled lines that fit a width.
 //!
-//! Enters: text with escape sequences from `output::style` and with marked foreign text. Leaves: the rows of
+//! Input: text with escape sequences from `output::style` and with marked foreign text. Output: the rows of
 //! `output::layout` without any escape sequence: those that are not ours lose their escape character (X15).
 
 use ratatui::style::{Color, Modifier, Style};

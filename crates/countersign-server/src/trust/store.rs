@@ -115,7 +115,7 @@ fn is_known(path: &Path, is_named: bool) -> Result<bool, Failure> {
 
 /// Refuses a path that exists and is not a regular file. Opening a named pipe would wait for its writer.
 fn check_regular(path: &Path) -> Result<(), Failure> {
-    // What cannot be examined is reported when it is opened.
+    // A path that cannot be examined is reported when it is opened.
     let Ok(found) = path.metadata() else {
         return Ok(());
     };
@@ -139,7 +139,7 @@ fn beside(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The log of a store that was moved or deleted holds what was acknowledged last.
+/// Returns the hint for a WAL without its store. The WAL may hold the last acknowledged commits.
 fn without_store(path: &Path) -> String {
     let store = path.display();
     let found = beside(path).filter(|path| is_there(path));

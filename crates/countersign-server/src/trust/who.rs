@@ -1,8 +1,8 @@
 //! Checks who can change a file: only the person who runs this program and root, or others too.
 //!
 //! Input: an absolute path. Output: nothing, or a refusal with the command that fixes the permissions. Every folder on
-//! the path is checked and every link is followed step by step, because whoever can replace a folder can replace its
-//! contents.
+//! the path is checked and every link is followed step by step, because a person who can replace a folder can replace
+//! its contents.
 //! Not here: access control lists, and what root may do.
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ const TRUST_GID: &str = "COUNTERSIGN_TRUST_GID";
 const MOST_LINKS: usize = 40;
 const STICKY: u32 = 0o1000;
 
-/// What others may do in the folder that contains the file.
+/// Permissions of others in the folder that contains the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Folder {
     /// Others may create their own files in the folder if it is sticky, as `/tmp` is.

@@ -51,7 +51,7 @@ pub mod scope {
         Finish = [Execute, Propose];
         Reply = [Reply];
         Chat = [Chat];
-        // Readable by whoever takes part in the conversation, and by readers.
+        // For participants of the conversation, and for readers.
         Converse = [Read, Reply, Propose, Wait];
         Admin = [Admin];
         // The handler itself checks the scope.

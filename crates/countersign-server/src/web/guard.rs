@@ -124,7 +124,7 @@ fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
     if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
         return Err(two_hosts());
     }
-    // Whoever stands in front may have looked at another one of several.
+    // Of a header that occurs twice, a proxy may have checked the other value.
     for name in ONCE {
         if headers.get_all(&name).iter().nth(1).is_some() {
             return Err(ApiError::new(

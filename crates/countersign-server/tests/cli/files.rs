@@ -162,7 +162,7 @@ fn x95_a_store_that_is_no_regular_file_is_refused_at_once() {
             assert!(said.contains("--store"), "{arguments:?} {store}: {left:?}");
         }
     }
-    // So is a pipe in the place of the log beside a store.
+    // A pipe in place of a store's WAL is refused too.
     place.contact();
     let store = place.path().join("countersign.db");
     let copied = odd.join("copy.db");

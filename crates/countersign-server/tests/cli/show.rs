@@ -116,7 +116,7 @@ fn x08_long_values_say_that_they_are_cut() {
     );
 }
 
-/// A person who has no policy sees no less than is there, so there is nothing to warn of.
+/// Without a policy, `show` hides no further values, so there is no warning.
 #[test]
 fn show_warns_of_another_policy_only_if_there_is_one() {
     let place = Place::new();

@@ -9,7 +9,7 @@ use crate::support::{Service, id};
 
 const BODY: &str = r#"{"calls":[{"tool":"echo","arguments":{"a":1}}]}"#;
 
-/// Whoever stands in front of the service may have looked at the other one.
+/// A proxy in front of the service may have checked the other value.
 #[tokio::test]
 async fn a_header_that_stands_twice_is_refused() {
     let service = Service::new().await;

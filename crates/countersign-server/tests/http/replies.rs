@@ -123,7 +123,7 @@ impl Chat {
         self.show_several(&[tool], arguments, language).await;
     }
 
-    /// As `show`, with several calls on one card.
+    /// Like `show`, with several calls on one card.
     async fn show_several(&mut self, tools: &[&str], arguments: &Value, language: Option<&str>) {
         let calls: Vec<(&str, &Value)> = tools.iter().map(|tool| (*tool, arguments)).collect();
         self.show_calls(&calls, language).await;

@@ -139,7 +139,7 @@ async fn propose_and_approve(service: &Service, arguments: &[serde_json::Value])
     (proposed.text, ran)
 }
 
-/// X64: an agent that repeats a value in a secret argument hides nothing from whoever is asked.
+/// X64: an agent cannot hide a value from the approver by repeating it in a secret argument.
 #[tokio::test]
 async fn x64_a_secret_hides_no_other_argument() {
     let service = Service::with_policy(POLICY).await;
@@ -216,7 +216,7 @@ async fn x64_a_secret_hides_nothing_of_another_call() {
         let calls = calls.map(Clone::clone);
         let (answer, ran) = propose_and_approve(&service, &calls).await;
         assert!(answer.contains(sentence), "{answer}");
-        // What was refused does not run; the other call is on a card of its own.
+        // The refused call does not run; the other call has its own card.
         assert_eq!(ran, 1, "{answer}");
         let last = service.ran.lock().unwrap().last().cloned().unwrap();
         assert_eq!(last, calls[0].to_string());
@@ -246,14 +246,14 @@ async fn x64_a_secret_hides_nothing_of_what_would_change() {
     );
     let answer = service.post(&agent, "/v1/calls", &body("t-1")).await;
     assert_eq!(answer.json()["approval"]["status"], "pending", "{}", answer.text);
-    // Of what is no object nobody can say what is secret in it, so it could not be shown.
+    // In a snapshot that is not a JSON object, secrets cannot be located, so it could not be shown.
     *service.page.lock().unwrap() = "Board of directors".to_owned();
     let answer = service.post(&agent, "/v1/calls", &body("t-1")).await;
     assert!(answer.json()["approval"].is_null(), "{}", answer.text);
     assert!(answer.text.contains("no JSON object"), "{}", answer.text);
 }
 
-/// X64: nor what a person types.
+/// X64: an edit of which a secret would hide a part is refused too.
 #[tokio::test]
 async fn x64_an_edit_that_a_secret_would_hide_is_refused() {
     let service = Service::with_policy(POLICY).await;
@@ -342,7 +342,7 @@ fn keys(from: usize, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Proposes and reads a call of so many secrets beside almost 64 KiB of other values; returns how long that takes.
+/// Proposes and reads a call with `count` secrets and almost 64 KiB of other values; returns how long that takes.
 async fn time_of(service: &Service, agent: &str, count: usize) -> std::time::Duration {
     let other: Vec<String> = (0..100)
         .map(|number| format!("{number} {}", "plain words, ".repeat(45)))
@@ -420,7 +420,7 @@ async fn x64_more_than_256_secrets_are_refused() {
         "{}",
         answer.text
     );
-    // An edit: what it replaces stays secret, and does not count.
+    // The value that an edit replaces stays secret, but does not count.
     let most = json!({ "keys": keys(0, 256) });
     let approval = service.propose(&agent, "echo", &most.to_string()).await;
     let path = format!("/v1/approvals/{}?waitFor=finished", id(&approval));
@@ -449,7 +449,7 @@ async fn x64_more_than_256_secrets_are_refused() {
     );
 }
 
-/// X64: an undo hides a secret of what was done also where its template puts words around it or changes it.
+/// X64: an undo hides a secret of the original call even if its template adds words to the secret or changes it.
 #[tokio::test]
 async fn x64_an_undo_shows_no_secret_within_a_longer_text() {
     let policy = |arguments: &str, secret: &str| {
@@ -530,7 +530,7 @@ async fn x64_an_undo_shows_no_secret_within_a_longer_text() {
     }
 }
 
-/// X64: nor does it where the tool answers with a part of what it was given.
+/// X64: a secret inside a longer value of an undo is also hidden where the tool returns only the secret.
 #[tokio::test]
 async fn x64_an_undo_hides_the_secret_within_a_text_on_its_own() {
     let policy = r#"

@@ -91,7 +91,7 @@ async fn x68_streams_end_with_time_the_session_and_the_account() {
     remove(&service, "ana").await;
     assert!(ends_after(list).await < SECOND, "removed, page");
     assert!(ends_after(told).await < SECOND, "removed, talk");
-    // So does a token's expiry.
+    // A token's expiry ends its streams too.
     let reader = service.with_scope("main", Scope::Read).await;
     let stream = service
         .open(request(Method::GET, "/v1/events", Some(&reader), ""))

@@ -321,7 +321,7 @@ async fn x103_an_undo_says_that_its_value_is_the_tools() {
     );
 }
 
-/// X16: what looks like another address, or stands otherwise than it is seen, is said on the card.
+/// X16: a card warns of text that looks like another address, or that is not what it seems.
 #[tokio::test]
 async fn x16_a_card_says_what_the_eye_misses() {
     let values = json!({

@@ -314,7 +314,8 @@ async fn other_surfaces_are_shown_as_such() {
         .shows("the boss <span class=\"quiet\">(not checked)");
 }
 
-/// A card on the list that leaves something out has no button to approve it, and a form that says so anyway decides nothing.
+/// A card on the list that leaves something out has no button to approve it, and a form that says so anyway decides
+/// nothing.
 #[tokio::test]
 async fn x56_a_card_that_leaves_something_out_is_approved_on_its_own_page_alone() {
     let world = World::new().await;
@@ -416,7 +417,7 @@ async fn a_form_with_a_field_twice_is_refused() {
     assert!(world.ran().is_empty());
 }
 
-/// The page of one approval leaves nothing out, so what is there now stands open on it; a sentence of the list is whole.
+/// The page of one approval is complete: the current content is expanded there, and titles on the list are not cut.
 #[tokio::test]
 async fn what_is_there_now_stands_open_on_the_approvals_own_page() {
     let world = World::new().await;

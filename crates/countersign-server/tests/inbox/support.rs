@@ -316,8 +316,8 @@ impl World {
         self.post(browser, &path, &fields).await
     }
 
-    /// Sends edited arguments, which decides nothing, and then the form of the card that shows what would run. Returns that
-    /// card, and the answer to its form.
+    /// Sends edited arguments, which decides nothing, and then the form of the card that shows what would run. Returns
+    /// that card, and the answer to its form.
     pub async fn edit(
         &self,
         browser: &Browser,

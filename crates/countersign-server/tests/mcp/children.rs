@@ -87,7 +87,7 @@ fn x78_a_server_sees_only_what_it_needs() {
         .unwrap();
     assert!(made.status.success(), "{made:?}");
     check_environment(&place, "init", &[]);
-    // So does each session over HTTP.
+    // Each HTTP session also starts a server.
     let server = telling(&place, "http");
     let listen = [
         "mcp",

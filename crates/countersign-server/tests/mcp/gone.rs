@@ -1,4 +1,4 @@
-//! X91: a gateway whose store is gone ends, and says so to whoever waits.
+//! X91: a gateway whose store is gone ends, and tells the clients that wait.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! Symbolic links in the arguments of calls that run on this machine: shown, compared with `places`, and looked at again.
+//! Symbolic links in the arguments of calls that run on this machine: shown, compared with `places`, and looked at
+//! again.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a server gets of an approved call: what the person saw, and the protocol's own members.
+//! Members that a server gets with an approved call: those that the person saw, and the protocol's own.
 
 use serde_json::{Value, json};
 

@@ -27,7 +27,7 @@ pub struct Finding {
     /// Name of the check.
     subject: &'static str,
     state: Health,
-    /// One sentence.
+    /// Message, one sentence.
     message: String,
     /// Suggested fix; `None` if nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// As it should be.
+    /// Nothing to change.
     Good,
     /// Works, but should be changed.
     Warning,
@@ -47,7 +47,7 @@ pub enum Health {
 }
 
 impl Finding {
-    /// Finding for something that is as it should be.
+    /// Creates a finding without a problem.
     pub fn good(subject: &'static str, message: impl Into<String>) -> Finding {
         Finding {
             subject,
@@ -57,7 +57,7 @@ impl Finding {
         }
     }
 
-    /// Finding for something that works, but should be changed.
+    /// Creates a finding for something that works, but should be changed.
     pub fn warning(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding {
             state: Health::Warning,
@@ -66,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// Finding for something that does not work or is not safe.
+    /// Creates a finding for something that does not work or is not safe.
     pub fn problem(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding {
             state: Health::Problem,

@@ -139,7 +139,8 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     findings
 }
 
-/// Returns how many hooks count together: those of the person and of one project folder; of Codex, those of all folders.
+/// Returns how many hooks apply together: those of the person and of one project folder; for Codex, those of all
+/// folders.
 fn together(dialect: Dialect, found: &[(&PathBuf, Installed)]) -> usize {
     let folder = |(file, _): &(&PathBuf, Installed)| status::counts_in(dialect, file);
     let everywhere = found.iter().filter(|found| folder(found).is_none()).count();
@@ -153,7 +154,8 @@ fn together(dialect: Dialect, found: &[(&PathBuf, Installed)]) -> usize {
     everywhere.max(above.map_or(0, |above| above + own))
 }
 
-/// What keeps the hooks that are there from being asked. Files that hold hooks and cannot be read were told already.
+/// Returns findings about settings that turn the installed hooks off. Files with hooks that cannot be read are skipped,
+/// because they were reported before.
 fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, layer) in switch::look(dialect, files) {

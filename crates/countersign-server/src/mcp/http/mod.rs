@@ -1,9 +1,9 @@
 //! Streamable HTTP on both sides of the gateway.
 //!
-//! Towards servers: `way` sends requests to a URL, `events` parses event streams. Towards clients: `endpoint` is what
-//! they call; `proxy` forwards their requests to a server at a URL; `bridge` starts a command for each session, and
+//! Towards servers: `target` sends requests to a URL, `events` parses event streams. Towards clients: `endpoint`
+//! handles their requests; `proxy` forwards them to a server at a URL; `bridge` starts a command for each session, and
 //! `exchange` is one such session. `sessions` remembers the sessions of a server at a URL, `headers` checks headers
-//! against bodies, `shared` keeps the requests of callers apart that share a server.
+//! against bodies, and `shared` separates the requests of callers that share a server.
 
 mod bridge;
 mod endpoint;

@@ -49,7 +49,7 @@ impl Sessions {
         self.known.insert(name, Session { relay, last_use });
     }
 
-    /// Forgets a session.
+    /// Removes a session, if there is one of this name.
     pub fn remove(&mut self, name: &str) {
         self.known.remove(name);
     }

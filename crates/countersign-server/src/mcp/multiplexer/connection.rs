@@ -19,9 +19,9 @@ pub struct Connection {
 
 /// Messages from a server.
 pub enum Source {
-    /// From the standard output of a process.
+    /// Messages from the standard output of a process.
     Lines(Lines<Output>),
-    /// From streamable HTTP.
+    /// Messages from a streamable HTTP connection.
     Heard(mpsc::Receiver<Heard>),
 }
 

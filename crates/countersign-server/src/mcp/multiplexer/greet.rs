@@ -1,7 +1,7 @@
 //! The handshake: `initialize` and `server/discover` go to all servers, and the client gets one merged answer.
 //!
 //! Input: the client's `initialize`, which each server gets with the same parameters. Output: the capabilities of all
-//! servers together. A slow server joins later; one that fails is left out, and the others go on.
+//! servers together. A slow server joins later; one that fails is left out, and the others continue.
 
 use std::sync::Arc;
 use std::time::Duration;

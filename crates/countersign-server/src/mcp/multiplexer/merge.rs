@@ -4,7 +4,8 @@ use serde_json::value::RawValue;
 
 use crate::mcp::frame::{members, quote};
 
-/// Merges values: objects and lists are united, `true` wins over `false`, and of anything else the first one is taken.
+/// Merges values: objects and lists are united, `true` wins over `false`, and for anything else the first value is
+/// used.
 pub fn merged(values: &[&RawValue]) -> String {
     let objects: Option<Vec<_>> = values
         .iter()

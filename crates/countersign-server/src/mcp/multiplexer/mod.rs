@@ -1,5 +1,5 @@
-//! Multiplexer: several upstream servers behind one gateway. Each has its own relay, and [`Multiplexer`] is between them and
-//! the client.
+//! Multiplexer: several upstream servers behind one gateway. Each has its own relay, and [`Multiplexer`] is between
+//! them and the client.
 //!
 //! Input: messages of the client and of all servers. Output: each message of the client at the one server it is for,
 //! with only the name's prefix changed; merged lists and handshakes; requests of servers under ids that name the

@@ -162,12 +162,12 @@ pub struct Routed {
     switch: Arc<Multiplexer>,
     id: Id,
     to: Vec<(usize, Arc<UpstreamRelay>, OneLine)>,
-    /// Whether one server answers the request, or several do.
+    /// True if one server answers the request, false if several do.
     is_single: bool,
 }
 
 impl Routed {
-    /// For one server, which answers.
+    /// Creates a request for one server, which answers it.
     pub fn to_one(
         switch: Arc<Multiplexer>,
         id: Id,
@@ -182,7 +182,7 @@ impl Routed {
         }
     }
 
-    /// For several servers; their answers are merged elsewhere.
+    /// Creates a request for several servers; their answers are merged elsewhere.
     pub fn to_several(switch: Arc<Multiplexer>, id: Id, to: Vec<(usize, OneLine)>) -> Routed {
         let to = to.into_iter();
         let to = to.filter_map(|(number, line)| Some((number, switch.legs.get(number)?, line)));

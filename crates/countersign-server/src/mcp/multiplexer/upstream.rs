@@ -205,7 +205,7 @@ impl UpstreamRelay {
             Err(lost) => {
                 let why = lost.why();
                 let name = self.name();
-                // The list before this one counts no more.
+                // The previous list is no longer valid.
                 self.changed();
                 output::beside(&format!("countersign: the tools of `{name}` are left out: {why}"));
                 return Err(why);

@@ -1,6 +1,6 @@
-//! Resumes the talk of a card that was decided anywhere.
+//! Resumes a talk when its card is decided, wherever that happens.
 //!
-//! Enters: the feed of events, and at the start cards that ended while the service was down. Leaves: resumed talks.
+//! Input: the feed of events, and at startup the cards that ended while the service was down. Output: resumed talks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Streams the news of a talk to somebody who listens.
+//! Streams the news of a talk to a listener.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Served agents: agents that people talk to through this service.
 //!
-//! Enters: people's messages. Leaves: talks, whose turns run one after the other, and news for
-//! everybody who listens. When a card is decided anywhere, its talk continues on its own.
-//! Deliberately absent: HTTP and HTML. An agent's tools run only through the service's own gate.
+//! Input: people's messages. Output: talks, whose turns run one after the other, and news for all listeners. When a
+//! card is decided, on whichever surface, its talk continues without a further message.
+//! Not here: HTTP and HTML. An agent's tools run only through the service's own gate.
 
 mod follow;
 mod listen;

@@ -1,9 +1,9 @@
 //! The secret from which the channel names of talks are derived.
 //!
-//! Enters: a person, an agent and a session. Leaves: a channel name that cannot be made without the secret. The secret
+//! Input: a person, an agent and a session. Output: a channel name that cannot be made without the secret. The secret
 //! is created once per tenant and stored in the registry, so that the talks are found after a restart and on other
 //! nodes.
-//! Deliberately absent: who may talk. [`Channel::new`] refuses these names for all callers.
+//! Not here: who may talk. [`Channel::new`] refuses these names for all callers.
 
 use countersign::hash::Fields;
 use countersign::id::{Agent, Channel, Person, Tenant};

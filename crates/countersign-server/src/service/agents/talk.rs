@@ -1,8 +1,8 @@
 //! A talk: the ongoing conversation of one person with one agent in one session.
 //!
-//! Enters: the person's messages, buttons and undo requests, and decisions made elsewhere. Leaves: news, for the caller
-//! and for everybody who listens. Turns of one talk run one after the other, and to their end, whether anybody listens
-//! or not. The conversation is in the store; the state here may be lost with the process.
+//! Input: the person's messages, buttons and undo requests, and decisions made elsewhere. Output: news, for the caller
+//! and all listeners. Turns of one talk run one after the other, and to their end even without listeners. The
+//! conversation is in the store; the state here may be lost with the process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
