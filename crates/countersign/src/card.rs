@@ -31,17 +31,17 @@ impl WholeCard {
         WholeCard::of(approval.id, approval.digest)
     }
 
-    /// As [`WholeCard::shown`], for a surface that draws an approval from its JSON.
+    /// Like [`WholeCard::shown`], for a surface that draws an approval from its JSON.
     pub fn of(approval: ApprovalId, digest: Hash) -> WholeCard {
         WholeCard { approval, digest }
     }
 
-    /// Returns which approval was shown.
+    /// Returns the id of the approval that was shown.
     pub fn approval(&self) -> ApprovalId {
         self.approval
     }
 
-    /// Returns the digest of what was shown.
+    /// Returns the digest of the card that was shown.
     pub fn digest(&self) -> Hash {
         self.digest
     }

@@ -226,7 +226,7 @@ impl Conversations {
         // If the reply's language is unknown, assume that of the card.
         let shown_in = state.card.as_ref().and_then(|card| card.language.as_deref());
         let sentences = &self.sentences(message.language.as_deref().or(shown_in));
-        // Used only to interpret the reply; a prompt that is shown is built anew, with concerns.
+        // Used only to interpret the reply; a prompt that is shown is built separately, with concerns.
         let prompt = Prompt::of(&pending, self.gate.policy(), sentences, PromptOptions::default());
         let read = interpret(prompt.offered(), &message.text, message.language.as_deref());
         let read = ask_if_values_are_named(read, &message.text, &pending);
@@ -236,7 +236,7 @@ impl Conversations {
         let again = match &read.why {
             Why::Filler(_) if prompt.can_undo => Some(&sentences.too_little),
             Why::Filler(_) => Some(&sentences.too_little_irreversible),
-            // What may have been meant as an answer cancels nothing.
+            // A reply that may have been meant as an answer does not cancel the approval.
             why if why.is_unclear() && self.gate.policy().channel().on_other == OnOther::Cancel => {
                 match why {
                     Why::WhichOnes(_) => Some(&sentences.which_ones),

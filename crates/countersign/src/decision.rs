@@ -1,6 +1,6 @@
 //! Decisions, and the reasons for which one is refused.
 //!
-//! A refusal is an answer, not an error: it says what is the case and what to do next.
+//! A refusal is an answer, not an error: it states the facts and what to do next.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,8 +66,8 @@ impl Surface {
     }
 }
 
-/// How sure it is that the person whom a decision names made it, in increasing order. Each level has the name of the
-/// surface that it stands for.
+/// Certainty that the named person made a decision, in increasing order. Each level is named after the surface that it
+/// belongs to.
 ///
 /// Stored by position: new levels go to the end, with an order of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -293,7 +293,7 @@ pub enum Refusal {
     /// No such approval for this tenant.
     #[error("there is no approval `{0}`")]
     NotFound(ApprovalId),
-    /// Someone else decided first.
+    /// Another person decided first.
     #[error("approval `{}` was already {state} by `{by}` at {at}", id.short())]
     AlreadyDecided {
         /// The approval.
@@ -313,7 +313,7 @@ pub enum Refusal {
         /// Time of expiry.
         at: Time,
     },
-    /// A newer approval took its place.
+    /// The approval was superseded by a newer one.
     #[error("approval `{}` was superseded by `{}`", id.short(), by.short())]
     Superseded {
         /// The approval.
@@ -354,9 +354,9 @@ pub enum Refusal {
     /// A card cannot show something that the policy does not call secret.
     #[error("approval `{}` cannot be approved: {what}", id.short())]
     Concealed {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// What would be hidden, and by which secret.
+        /// Description of what would be hidden, and by which secret.
         what: String,
     },
     /// The person may not decide this approval.

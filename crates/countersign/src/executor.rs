@@ -293,8 +293,8 @@ impl Tools {
         self
     }
 
-    /// Adds a tool that takes its arguments as a type of its own and returns a value to be written as JSON. Arguments that
-    /// do not fit the type fail the call before the tool runs.
+    /// Adds a tool that takes its arguments as a type of its own and returns a value to be written as JSON. Arguments
+    /// that do not fit the type fail the call before the tool runs.
     pub fn typed<A, R, E, F>(
         self,
         name: impl TryInto<ToolName, Error: Into<BadName>>,

@@ -99,7 +99,7 @@ pub trait Pace: Send + Sync {
 impl Gate {
     /// Creates a gate over a store, under a policy. Without an executor, hosts start and finish calls themselves.
     ///
-    /// The store and the executor can be shared with the host: an [`Arc`] of either is one, too.
+    /// The store and the executor can be shared with the host, by passing an [`Arc`].
     pub fn new(store: impl Store, policy: impl Into<Arc<Policy>>) -> Gate {
         Gate {
             store: Arc::new(store),
@@ -338,8 +338,8 @@ impl Gate {
         }
     }
 
-    /// A place of these calls that is not secret and that a secret of theirs would hide from whoever is asked.
-    /// With a `new` position, the calls at the others are known to hide nothing of each other.
+    /// Returns the first place in these calls that is not secret but would be hidden from the approver by one of their
+    /// secrets. If `new` is given, the calls at all other positions are known not to hide parts of each other.
     fn concealed(&self, calls: &[NewCall], new: Option<u8>, seeds: &Seeds) -> Option<Concealed> {
         let calls: Vec<Call> = calls.iter().map(NewCall::hold).collect();
         let secrecy = |call| Secrecy::of(call, &self.policy, &seeds.salt);
@@ -500,7 +500,7 @@ impl Gate {
             before,
             working_folder: call.working_folder.clone(),
         });
-        // INVARIANT: nobody is asked about what a secret hides although the policy does not call it secret.
+        // INVARIANT: no card is shown on which a secret hides a value that the policy does not call secret.
         if let Some(concealed) = self.concealed(held, Some(position), seeds) {
             held.pop();
             return forbidden(concealed.told());
@@ -593,7 +593,7 @@ impl Gate {
     /// Returns the request hash stored with an idempotency key: everything that a retry of the submission must repeat.
     /// `calls` are used if the submission has none of its own, as for an undo.
     ///
-    /// Credentials are part of it as keyed hashes: whoever reads the store cannot compare a guess with them.
+    /// Credentials are included as keyed hashes, so that a reader of the store cannot test guesses against them.
     fn submission_hash(&self, submission: &Submission, calls: &[NewCall], undoes: Option<Undoes>) -> Hash {
         let text = |name: Option<&str>| name.map(|name| name.as_bytes().to_vec());
         let mut fields = Fields::new("countersign/submission/1")
@@ -659,7 +659,7 @@ impl Gate {
 /// Rulings on the calls of one submission, before any of them is recorded.
 #[derive(Default)]
 struct Rulings {
-    /// One per call, in order; `None` for those in `passing`.
+    /// Rulings, one per call, in order; `None` for those in `passing`.
     calls: Vec<Option<Ruled>>,
     held: Vec<NewCall>,
     /// Passed calls that are more than reads.

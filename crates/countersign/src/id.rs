@@ -34,7 +34,7 @@ pub enum BadName {
     Tool,
 }
 
-/// Lets functions take a name, or a text that is to become one.
+/// Lets functions accept either a name or a text to be converted to one.
 impl From<std::convert::Infallible> for BadName {
     fn from(never: std::convert::Infallible) -> BadName {
         match never {}

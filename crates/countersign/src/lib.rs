@@ -1,9 +1,9 @@
 //! Countersign: human approval between an agent's request and its execution.
 //!
-//! An agent *submits* the tool calls of one turn to a [`Gate`]. Its [`Policy`] lets reads pass and holds the rest as one
-//! [`Approval`]. A person who was shown the whole card *decides*; only then is there a [`Permit`], and only with a permit
-//! can an [`Executor`] run a call, at most once, with the exact bytes that were shown. A [`Store`] keeps all of it:
-//! [`MemoryStore`] here, SQLite and PostgreSQL in the crate `countersign-store`.
+//! An agent *submits* the tool calls of one turn to a [`Gate`]. Its [`Policy`] lets reads pass and holds the rest as
+//! one [`Approval`]. A person who was shown the whole card *decides*; only then is there a [`Permit`], and only with a
+//! permit can an [`Executor`] run a call, at most once, with the exact bytes that were shown. A [`Store`] keeps all of
+//! it: [`MemoryStore`] here, SQLite and PostgreSQL in the crate `countersign-store`.
 //!
 //! ```
 //! use countersign::{Decider, Decision, Gate, MemoryStore, Policy, Submission, SubmittedCall, Surface};

@@ -1,7 +1,7 @@
 //! The registry: small durable entries that a service stores beside approvals, such as tokens, people and sessions.
 //!
 //! An entry is looked up by kind and key alone, because the tenant of a token is known only once its entry was found.
-//! It belongs to one tenant forever, and counts as absent once it has expired, whether or not a sweep has run.
+//! An entry belongs to one tenant forever, and counts as absent once it has expired, whether or not a sweep has run.
 //! Not here: the meaning of bodies, and plain secrets. The service chooses keys and bodies; it stores hashes of tokens,
 //! not tokens.
 

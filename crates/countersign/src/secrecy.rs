@@ -26,15 +26,15 @@ use crate::json::{self, Node, TopLevel, Tree};
 use crate::policy::Policy;
 use crate::summary::{Row, SecretPath, hide_values, is_secret, marked, rows, secret_values};
 
-/// Replaces a whole text if nobody can tell which part of it is secret.
+/// Replacement for a whole text if it is unknown which part of it is secret.
 const ALL_HIDDEN: &str = "hidden";
-/// A value with fewer characters is hidden only where it stands as a separate word.
+/// A value with fewer characters is hidden only where it is a separate word.
 const SHORT: usize = 4;
-/// Most different secret values of the calls of one approval. More are refused when they are proposed: every text of a
-/// card is searched for all of them. Two for each of the most calls that a card may have are fewer.
+/// Maximum number of different secret values in the calls of one approval; a proposal with more is refused, because
+/// every text of a card is searched for all of them. Enough for two in each call of the largest card.
 pub const MOST_SECRETS: usize = 256;
-/// Most secret values that are searched for. What tools answer is not refused, so there may be more; then everything is
-/// hidden.
+/// Maximum number of secret values that are searched for. Results of tools are not refused, so there may be more; then
+/// everything is hidden.
 const MOST_SEARCHED: usize = 1_024;
 
 /// The secrets of one call or of several.
@@ -43,7 +43,7 @@ pub struct Secrecy {
     paths: Vec<SecretPath>,
     salt: Vec<u8>,
     values: Vec<SecretValue>,
-    /// Search for the values, made when it is first needed; `None` inside if it cannot be made.
+    /// Search for the values, built on first use; holds `None` if it cannot be built.
     search: OnceLock<Option<Arc<Search>>>,
     /// JSON pointers of arguments that repeat a secret.
     repeating_pointers: BTreeSet<String>,
@@ -157,7 +157,7 @@ impl Secrecy {
             return Cow::Borrowed(ALL_HIDDEN);
         }
         let Some(places) = self.places(text) else {
-            // INVARIANT: what cannot be searched for is not shown.
+            // INVARIANT: a text that cannot be searched is not shown.
             return Cow::Owned(ALL_HIDDEN.to_owned());
         };
         if places.is_empty() {
@@ -189,7 +189,7 @@ impl Secrecy {
         search.as_ref().map(|search| search.places(text))
     }
 
-    /// As [`Secrecy::text`], for text as bytes. Invalid UTF-8 is replaced only if something is hidden.
+    /// Like [`Secrecy::text`], for text as bytes. Invalid UTF-8 is replaced only if something is hidden.
     pub fn bytes<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         if !self.has_any() {
             return Cow::Borrowed(bytes);
@@ -206,7 +206,7 @@ impl Secrecy {
         self.rows(arguments, LONGEST)
     }
 
-    /// As [`Secrecy::table`], with no value clipped.
+    /// Like [`Secrecy::table`], with no value clipped.
     pub fn whole_table(&self, arguments: &[u8]) -> Vec<Row> {
         self.rows(arguments, usize::MAX)
     }

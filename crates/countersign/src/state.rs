@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// State of an approval. Once it has left `Pending`, it never changes again.
 ///
-/// This enum and the three below are exhaustive: [`State::apply`] and [`CallState::apply`] are total, and a program that
-/// forgets a state should not compile.
+/// This enum and the three below are exhaustive: [`State::apply`] and [`CallState::apply`] are total, and a program
+/// that forgets a state should not compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -60,7 +60,7 @@ pub enum CallState {
     Running,
     /// Ran and reported success.
     Succeeded,
-    /// Reported failure, whether or not it ran.
+    /// Reported as failed. The tool may or may not have run.
     Failed,
     /// Started, but the outcome was never reported. The gate never runs it again.
     Unknown,

@@ -61,7 +61,8 @@ pub(crate) fn now() -> Duration {
     FIRST.get_or_init(std::time::Instant::now).elapsed()
 }
 
-/// Names the time since the machine started last: [`now`] can be compared only within it. Nothing where that is not known.
+/// Returns the identifier of the current boot, or `None` if it is unknown. Values of [`now`] are comparable only within
+/// one boot.
 pub(crate) fn boot() -> Option<String> {
     static BOOT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     let read = || {

@@ -132,7 +132,7 @@ pub fn generic(tool: &str, arguments: &[u8], secrets: &[SecretPath], salt: &[u8]
     }
 }
 
-/// As [`generic`], for arguments whose secrets are hidden already.
+/// Like [`generic`], for arguments whose secrets are hidden already.
 pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
     let tool = clip(tool, 128);
     if arguments.node == Node::Object(Vec::new()) {
@@ -253,7 +253,7 @@ pub(crate) fn to_value(tree: &Tree<'_>, instead: &dyn Fn(&str) -> Option<Value>)
 fn show(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined => {}
-        // As in JSON, not as in Python.
+        // Spelled as in JSON, not as in Python.
         ValueKind::None => out.write_str("null")?,
         ValueKind::Bool => write!(out, "{}", value.is_true())?,
         ValueKind::String => {

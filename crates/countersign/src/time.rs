@@ -135,7 +135,7 @@ pub trait Clock: Send + Sync + 'static {
         self.now()
     }
 
-    /// Returns what is known to be wrong with the clock.
+    /// Returns the detected fault of the clock, if there is one.
     fn trouble(&self) -> Option<ClockTrouble> {
         None
     }
@@ -519,7 +519,7 @@ impl fmt::Debug for ManualClock {
 }
 
 impl ManualClock {
-    /// Returns a clock that stands at `time`.
+    /// Creates a clock set to `time`.
     pub fn at(time: Time) -> ManualClock {
         ManualClock {
             now: AtomicI64::new(time.0),

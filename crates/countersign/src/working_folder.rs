@@ -89,7 +89,7 @@ impl WorkingFolder {
         std::iter::once(folder).chain(self.links.iter().map(link))
     }
 
-    /// All texts that a card shows.
+    /// Returns all of the host's texts that a card shows: the folder, and the paths and targets of links.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         let links = self.links.iter();
         let links = links.flat_map(|link| [link.path.as_str(), link.target.as_str()]);

@@ -39,8 +39,8 @@ pub(super) fn check_authority(decide: &Decide, approval: &Approval) -> Option<Re
     None
 }
 
-/// Returns why arguments may not be edited: nobody else would have approved what runs. That violates four eyes, and
-/// with a quorum the others would have approved something else.
+/// Returns why the arguments may not be edited. An edit runs arguments that no other person has approved, which
+/// violates four eyes; with a quorum, the others would have approved something else.
 pub(super) fn check_edit(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let choices = choices(&decide.decision.verdict, approval.calls.len());
     let mut edits = (1u8..)

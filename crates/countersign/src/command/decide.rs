@@ -37,7 +37,7 @@ pub struct Decide {
     pub runs: Option<RunnableTools>,
     /// Cool-down after a denial, by the decider's policy.
     pub cool_down: Option<Duration>,
-    /// The policy that cards are shown under, which may hide more than the calls' own terms say; without one, their terms alone
+    /// Policy under which cards are shown, which may hide more than the calls' own terms. If absent, only the terms
     /// count.
     pub shown_under: Option<Arc<Policy>>,
 }
@@ -175,8 +175,8 @@ impl Decide {
         Ok(None)
     }
 
-    /// Answers a retry of an accepted decision without doing anything twice. Idempotency keys are per person: with
-    /// somebody else's key a decision is just late.
+    /// Answers a retry of an accepted decision without any further effect. Idempotency keys are per person: a key that
+    /// another person used does not make a decision a retry.
     fn answer_again(&self, approval: &Approval) -> Option<DecideAnswer> {
         let decided = approval
             .decision
@@ -200,7 +200,7 @@ impl Decide {
     fn check_decision(&self, approval: &Approval) -> Option<Refusal> {
         let decision = &self.decision;
         let id = approval.id;
-        // Authority first: whoever may not decide learns nothing else.
+        // Check authority first: a person who may not decide learns nothing else.
         if let Some(refusal) = authority::check_authority(self, approval) {
             return Some(refusal);
         }
@@ -224,8 +224,9 @@ impl Decide {
             .or_else(|| self.check_shown(approval))
     }
 
-    /// INVARIANT: nothing is approved of which a card hides a place that the policy does not call secret, whatever surface says that
-    /// it showed all of it.
+    /// Refuses to approve a card on which a place that the policy does not call secret is hidden.
+    ///
+    /// INVARIANT: such a card is never approved, even if a surface says that it showed the whole card.
     fn check_shown(&self, approval: &Approval) -> Option<Refusal> {
         if !approves(&choices(&self.decision.verdict, approval.calls.len())) {
             return None;
@@ -384,7 +385,7 @@ pub struct Withdraw {
     pub tenant: Tenant,
     /// The approval to withdraw.
     pub approval: ApprovalId,
-    /// The agent that proposed it, or the person who went on to something else.
+    /// The agent that proposed the approval, or the person who changed the subject.
     pub by: Actor,
     /// Reason, recorded in the event.
     pub reason: Option<String>,
@@ -441,7 +442,8 @@ fn lapse<R: Rows>(rows: &mut R, approval: &mut Approval, now: Time) -> Result<()
     Ok(())
 }
 
-/// Refuses what is over by a clock that may be wrong, and writes nothing down: it is pending again when the clock is set right.
+/// Refuses an approval that has expired only according to a clock that may be wrong. Records nothing, so the approval
+/// is pending again once the clock is corrected.
 fn check_open_for_certain(approval: &Approval, now: Time, certain: Time) -> Option<Refusal> {
     let at = approval.expires_at;
     let is_in_doubt = approval.state == State::Pending && now >= at && certain < at;
@@ -477,7 +479,7 @@ fn check_open(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
     )
 }
 
-/// Checks that the stored bytes are what was shown, by computing every digest again.
+/// Checks that the stored bytes are those that were shown, by computing every digest again.
 fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
     let same = approval
         .numbered()

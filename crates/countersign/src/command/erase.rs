@@ -1,7 +1,7 @@
 //! Erase: removes the content of a finished approval and keeps its history.
 //!
-//! Removed are arguments, working folders, results, summaries, the agent's claim and people's comments. The row, who decided and when,
-//! all digests and the whole history stay and still verify; an event records the erasure.
+//! Removed are arguments, working folders, results, summaries, the agent's claim and people's comments. The row, who
+//! decided and when, all digests and the whole history stay and still verify; an event records the erasure.
 //!
 //! INVARIANT: nothing left can confirm a guess at the content (X83). The salt of all digests and result hashes is
 //! removed, and so are the unsalted hashes: of snapshots, of the requests behind idempotency keys, and the entries of

@@ -57,7 +57,7 @@ pub enum Command {
     /// Records a person's decision. A crash before the commit leaves the approval pending, after it the decision is
     /// final.
     Decide(Box<Decide>),
-    /// Records as evidence that somebody without the right to decide tried to. A crash before the commit leaves no
+    /// Records, as evidence, an attempt to decide by a caller without that right. A crash before the commit leaves no
     /// record.
     Attempt(Attempt),
     /// Withdraws an approval. A crash before the commit leaves it pending.
@@ -124,8 +124,8 @@ pub trait Rows {
     fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError>;
     /// Returns up to `limit` approvals whose [`Approval::due_at`] is not after `now`, longest due first, locked.
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError>;
-    /// The moment up to which it is certain how late it is, not after `now`: what is over by then may be ended for good. See
-    /// [`Clock::certain`].
+    /// Returns the latest time that has certainly passed, never after `now`. An approval or call that is due by then
+    /// may be ended permanently. See [`Clock::certain`].
     fn certain(&self, now: Time) -> Time {
         now
     }

@@ -255,7 +255,7 @@ impl Propose {
             return Ok(None);
         };
         let old_id = old.id;
-        // In doubt it is this proposal that ends it.
+        // If the expiry is in doubt, the old approval counts as superseded by this proposal.
         let expired = rows.certain(now) >= old.expires_at;
         let mut change = Change::new(old, now, self.policy);
         if expired {

@@ -232,7 +232,7 @@ pub(super) fn start_next<R: Rows>(
 ) -> Result<Option<u8>, StoreError> {
     // Terminates: each round refuses or starts a call.
     while let Some(position) = change.approval.next_released() {
-        // Its snapshot has to be read again first, which takes too long for a transaction.
+        // The snapshot of this call has to be read again first, which takes too long for a transaction.
         let call = change.approval.call(position);
         if call.is_some_and(|call| call.before.is_some()) {
             return Ok(None);
@@ -268,7 +268,7 @@ pub(super) fn start(
     let call = approval
         .call(position)
         .ok_or_else(|| StoreError::Impossible("no such call".to_owned()))?;
-    // Last check before anything runs: the stored bytes are what was approved.
+    // Last check before anything runs: the stored bytes are those that were approved.
     if call.digest != call.digest_in(approval, position) {
         return Err(StoreError::Impossible(format!(
             "call {}.{position} does not fit its digest",

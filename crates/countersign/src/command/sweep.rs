@@ -39,7 +39,8 @@ pub struct Swept {
 
 impl Sweep {
     pub(super) fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Swept, StoreError> {
-        // INVARIANT: what a clock ends for good that may be wrong does not come back when it is set right.
+        // INVARIANT: a clock that may be wrong ends nothing permanently, because correcting the clock would not bring
+        // it back.
         let now = rows.certain(now);
         let due = rows.due(now, self.limit)?;
         let mut swept = Swept {

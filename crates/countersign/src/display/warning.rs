@@ -244,8 +244,8 @@ fn has_mixed_directions(text: &str) -> bool {
     text.chars().any(is_right_to_left) && text.chars().any(is_moved_by_right_to_left)
 }
 
-/// Returns true for letters that run from right to left. The table is older than the newest characters and takes those
-/// for left-to-right letters, so they are told by their blocks.
+/// Returns true for letters that run from right to left. The table predates the newest characters and classifies them
+/// as left-to-right, so those are recognised by their blocks.
 fn is_right_to_left(character: char) -> bool {
     match bidi_class(character) {
         BidiClass::R | BidiClass::AL => true,

@@ -22,8 +22,8 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 pub type Concerns = Vec<Vec<Concern>>;
 
 impl Gate {
-    /// Returns the concerns about each call, judged by what the same agent asked before. Computed when a card is shown,
-    /// so that proposing stays cheap.
+    /// Returns the concerns about each call, based on the agent's earlier proposals. Computed when a card is shown, so
+    /// that proposing stays cheap.
     pub async fn concerns(&self, approval: &Approval) -> Result<Concerns, StoreError> {
         let found = self.concerns_about(&[approval]).await?;
         Ok(found.into_iter().next().unwrap_or_default())

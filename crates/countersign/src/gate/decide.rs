@@ -141,7 +141,7 @@ impl Gate {
         Ok((self.record_decision(decision, permit).await?, token))
     }
 
-    /// Records as evidence that somebody without the right to decide tried to, such as an agent. Decides nothing.
+    /// Records, as evidence, an attempt to decide by a caller without that right, such as an agent. Decides nothing.
     pub async fn note_attempt(
         &self,
         tenant: &Tenant,
@@ -223,8 +223,9 @@ impl Gate {
         }
     }
 
-    /// Returns the approval as it would be after these choices, so that a surface can show what would run before anything
-    /// is decided: edited calls have their new arguments, terms and digests; the approval keeps its own digest.
+    /// Returns the approval as it would be after these choices, so that a surface can show what would run before
+    /// anything is decided: edited calls have their new arguments, terms and digests; the approval keeps its own
+    /// digest.
     pub fn preview(&self, approval: &Approval, choices: &[Choice]) -> Result<Approval, Refusal> {
         let mut revisions = Vec::new();
         for (position, choice) in (1u8..).zip(choices) {
@@ -251,7 +252,7 @@ impl Gate {
         Ok(preview)
     }
 
-    /// Has the policy rule on edited arguments, before the decision is recorded.
+    /// Evaluates the policy for edited arguments, before the decision is recorded.
     async fn revisions(
         &self,
         decision: &Decision,
@@ -283,7 +284,7 @@ impl Gate {
         Ok(Ok(revisions))
     }
 
-    /// A place of the calls as they are after these edits that is not secret and that a secret would hide.
+    /// Returns the first place in the edited calls that is not secret but would be hidden by a secret.
     fn concealed_by_edits(
         &self,
         approval: &Approval,

@@ -1,4 +1,5 @@
-//! Follows a tenant's approvals: new ones for surfaces that ask people, released ones for whoever runs their calls.
+//! Follows a tenant's approvals: new ones for surfaces that ask people, released ones for the hosts that run their
+//! calls.
 //!
 //! Input: the store's feed, and its signal that something changed. Output: streams and pages of approvals; and
 //! [`Gate::maintain`], the background work of a host that embeds the gate.
@@ -19,7 +20,7 @@ use crate::state::State;
 use crate::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, StoreError};
 use crate::wake::Changes;
 
-/// Interval at which [`Gate::maintain`] ends what is due. An approval is expired before that; the sweep only records it.
+/// Interval at which [`Gate::maintain`] sweeps. An approval expires on time regardless; the sweep only records it.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Longest time until the feed is read again without a signal: a store on a network may signal a commit before its feed
 /// shows it.
@@ -35,7 +36,7 @@ pub struct ReleasedCursor(Position);
 enum Position {
     #[default]
     Start,
-    /// In the list of approvals that were open at the start; the feed goes on from `then`.
+    /// Listing the approvals that were open at the start; the feed continues at `then`.
     Listing {
         after: Option<ApprovalId>,
         then: Cursor,
@@ -44,8 +45,8 @@ enum Position {
 }
 
 impl Gate {
-    /// Streams the approvals of a tenant that wait for a decision: first those that wait now, oldest first, then every new
-    /// one. An approval may have been decided by the time the stream returns it.
+    /// Streams the approvals of a tenant that wait for a decision: first those that wait now, oldest first, then every
+    /// new one. An approval may have been decided by the time the stream returns it.
     ///
     /// Ends when the store is closed. After an error the stream is over; call this again to continue.
     pub fn pending(
@@ -67,8 +68,8 @@ impl Gate {
         })
     }
 
-    /// Returns the next page of approvals with released calls, and whether there may be more: first everything released so
-    /// far, then what is released after it, by whichever process.
+    /// Returns the next page of approvals with released calls, and whether there may be more: first those already
+    /// released, then those released later, by any process.
     pub async fn next_released(
         &self,
         tenant: &Tenant,
@@ -103,9 +104,9 @@ impl Gate {
         }
     }
 
-    /// Does a gate's background work for one tenant, until the store is closed or refuses writes for good: ends what is
-    /// due, and runs calls that were released by another process or before this one started, as far as this gate's executor
-    /// runs their tools. Errors that may pass are tried again.
+    /// Does a gate's background work for one tenant, until the store is closed or permanently refuses writes: records
+    /// expiries and timeouts, and runs calls that were released by another process or before this one started, if this
+    /// gate's executor runs their tools. Temporary errors are retried.
     ///
     /// A service spawns this once. Without it, approvals still expire in time, but only calls that are decided through
     /// [`decide_and_run`](Gate::decide_and_run) of this gate run.
@@ -146,7 +147,7 @@ impl Gate {
         let (gate, tenant) = (self.clone(), tenant.clone());
         tokio::spawn(async move {
             let _place = place;
-            // What could not be started stays released, and is found again after a restart.
+            // A call that could not be started stays released, and is found again after a restart.
             let _ = gate.run_released(&tenant, approval).await;
         });
     }

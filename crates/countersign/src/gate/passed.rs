@@ -117,7 +117,7 @@ impl Gate {
                 token: Some(token.token),
             }),
             (true, State::Passed) => Ruled::PassedBefore(call),
-            // Under an earlier policy a person was asked about the call: that decision stands.
+            // Under an earlier policy a person was asked about the call; that decision remains valid.
             (true, _) if submission.calls.len() == 1 => Ruled::Held(call),
             (true, _) => return Err(reused(key)),
         };

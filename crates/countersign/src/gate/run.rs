@@ -231,7 +231,7 @@ impl Gate {
             };
             let (outcome, late) = match self.permit(&tenant, &approval, position, token.clone()) {
                 Ok(permit) => self.execute(permit).await,
-                // Its secret cannot be opened, so nothing was sent.
+                // The call's secret cannot be decrypted, so nothing was sent.
                 Err(error) => (Outcome::NotSent(error.to_string()), None),
             };
             let outcome = outcome.bounded();
@@ -433,8 +433,8 @@ impl Gate {
     }
 }
 
-/// Fails outside of a tokio runtime, and in one that was built without timers: a call could be run there, but neither be
-/// given up in time nor its outcome be recorded. Checked before a start is recorded.
+/// Fails outside of a tokio runtime, and in one that was built without timers: a call could be run there, but neither
+/// be given up in time nor its outcome be recorded. Checked before a start is recorded.
 pub(super) fn require_timers() -> Result<(), StoreError> {
     // Tokio has no other way to ask for them.
     match std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))) {

@@ -194,7 +194,7 @@ impl Gate {
             before: Some(Arc::new(found)),
             working_folder: call.working_folder.clone(),
         }];
-        // What cannot be shown is not asked about.
+        // Do not ask about a call that cannot be shown completely.
         if self.concealed(&calls, None, &seeds).is_some() {
             return None;
         }

@@ -101,9 +101,9 @@ impl SubmittedCall {
 /// An agent's wishes for an approval that it asks for explicitly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApprovalOptions {
-    /// Can raise the policy's risk, never lower it.
+    /// Requested risk. Can raise the policy's risk, never lower it.
     pub risk: Option<Risk>,
-    /// Can shorten the policy's time to decide, never lengthen it.
+    /// Requested time to decide. Can shorten the policy's time, never lengthen it.
     pub ttl: Option<Duration>,
 }
 

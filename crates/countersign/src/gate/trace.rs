@@ -1,4 +1,4 @@
-//! Where the values of a submission came from.
+//! Traces the origins of a submission's values.
 
 use super::{Gate, Submission};
 use crate::policy::CallRequest;

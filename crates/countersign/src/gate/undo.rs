@@ -136,7 +136,7 @@ impl Gate {
         }
         let secrecy = Secrecy::of(done, &self.policy, &seeds.salt);
         let before = self.snapshot(tenant, &tool, &arguments).await;
-        // A tool may repeat what it was given in the reason why it failed.
+        // A tool's error message may repeat its arguments, including secrets.
         let hidden = |reason: String| other(secrecy.text(&reason).into_owned());
         let before = before.transpose().map_err(hidden)?;
         let request = CallRequest {
@@ -168,7 +168,7 @@ impl Gate {
             before,
             working_folder: done.working_folder.clone(),
         };
-        // Elsewhere a secret of what was done would hide what the undo does.
+        // A secret of the original call could hide other parts of the undo.
         let call = new.hold();
         let own = Secrecy::of(&call, &self.policy, &seeds.salt).with_values_of(&secrecy);
         match concealed([(&call, own)]) {
@@ -177,13 +177,13 @@ impl Gate {
         }
     }
 
-    /// Returns the places of an undo that are secret because they are made from secrets of what was done or of its
-    /// result, beside its `own` ones. Fails if a place mixes a secret with other values: hidden, it would hide those
-    /// too.
+    /// Returns the places of an undo that are secret because they are made from secrets of the original call or its
+    /// result, in addition to the undo's `own` secrets. Fails if a place mixes a secret with other values: hiding the
+    /// place would hide those too.
     ///
-    /// A place that names secrets alone is secret, with whatever words the policy puts around them. Any other is compared
-    /// with what the undo would be if marks stood for the secrets: a mark alone is a copied secret, and any other
-    /// difference comes from a secret.
+    /// A place made from secrets alone is secret, whatever words the policy puts around them. All other places are
+    /// compared with the undo that results if the secrets are replaced by marks: a mark alone is a copied secret, and
+    /// any other difference is computed from a secret.
     fn secrets_of_undo(
         &self,
         done: &Call,

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 pub enum Until {
     /// The approval was decided or ended otherwise.
     Decided,
-    /// In addition all its calls have ended or will never run.
+    /// The approval was decided or ended otherwise, and all its calls have ended or will never run.
     Finished,
 }
 

@@ -1,4 +1,4 @@
-//! The act: words that the operator wrote about a tool, with which a reply may name what it approves.
+//! The act: the operator's words for what a tool does, which a reply may repeat to name what it approves.
 //!
 //! Input: a tool's name, title and summary template, from the policy. Output: the fixed words in them.
 //! Not here: arguments. Only this module builds an [`Act`], so no argument value can become part of one.
@@ -40,8 +40,8 @@ impl Act {
         self.summary.as_deref()
     }
 
-    /// All words of the summary, also those that are shown only sometimes. No reply may repeat these, but they may say
-    /// that the act is more than its first words.
+    /// All words of the summary, including those that are shown only sometimes. A reply may not repeat these, but they
+    /// can show that the act is more than its first words.
     pub(crate) fn every(&self) -> Option<&str> {
         self.every.as_deref()
     }

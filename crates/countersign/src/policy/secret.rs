@@ -1,4 +1,4 @@
-//! Which values are secret.
+//! Secret values of calls, as declared by the policy.
 
 use crate::call::Call;
 use crate::secrecy::Secrecy;

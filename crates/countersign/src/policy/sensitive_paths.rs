@@ -107,7 +107,7 @@ impl Sensitive {
         })
     }
 
-    /// As [`named_in`](Self::named_in), for text in lower case that is not decoded any further.
+    /// Like [`named_in`](Self::named_in), for text in lower case that needs no further decoding.
     fn named_in_plain(&self, text: &str, start: &Start) -> Option<&str> {
         let Some(names) = alternatives(text) else {
             return Some("too many names");
@@ -226,7 +226,7 @@ impl Pattern {
     }
 }
 
-/// Where relative paths begin, in lower case, and where links lead.
+/// Working folder of a call, to resolve relative paths and links.
 #[derive(Default)]
 struct Start {
     /// The working folder; if it is a link, also its target.
@@ -380,8 +380,9 @@ fn has_text(value: &Tree<'_>) -> bool {
     }
 }
 
-/// Returns what a tool may understand a text as, in lower case: as written, and without one or more levels of percent
-/// encoding. `None` for a file URL that is encoded more often, or in bytes that are not UTF-8: tools differ on those.
+/// Returns the ways in which a tool may read a text, in lower case: as written, and with one or more levels of percent
+/// encoding removed. `None` for a file URL that is encoded more often, or in bytes that are not UTF-8: tools differ on
+/// those.
 fn readings(text: &str) -> Option<Vec<String>> {
     let mut text = text.to_lowercase();
     let is_url = text.contains(FILE_URL);
@@ -526,8 +527,8 @@ fn is_overlap(pattern: &str, name: &str) -> bool {
 
 /// Returns true if some name matches both patterns of `*` and `?`.
 fn have_common_name(one: &[char], other: &[char]) -> bool {
-    // Row of a table from the ends of both: entry `j` says whether the rest of `one` and `other` from `j` have a name in
-    // common.
+    // Row of a table from the ends of both: entry `j` says whether the rest of `one` and `other` from `j` have a name
+    // in common.
     let stars = other.iter().rev().take_while(|c| **c == '*').count();
     let mut row: Vec<bool> = (0..=other.len()).map(|j| j + stars >= other.len()).collect();
     for c in one.iter().rev() {
@@ -820,7 +821,7 @@ mod tests {
             (words(1000), held),
         ] {
             assert_eq!(why(Some(&folder), "query", &text), expected);
-            // Without a folder, nobody has followed links.
+            // Links were not followed, because there is no working folder.
             assert_eq!(why(None, "query", &text), None);
         }
         for (key, text, expected) in [

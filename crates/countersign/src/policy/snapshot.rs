@@ -1,7 +1,7 @@
 //! The `before` read: a call that shows what another call would change.
 //!
-//! Input: the template from the policy, and the call's argument bytes. Output: a call of a read-only tool; what it copies
-//! from the arguments has the same bytes there.
+//! Input: the template from the policy, and the call's argument bytes. Output: a call of a read-only tool, in which
+//! values copied from the arguments keep their bytes.
 //! Not here: running it; see `gate/snapshots.rs`.
 
 use toml::Spanned;

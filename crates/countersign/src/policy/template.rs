@@ -124,8 +124,8 @@ impl<'a> Inputs<'a> {
         Some(tree)
     }
 
-    /// Renders text that embeds plain paths only: numbers in it are as written. `None` if there is more to the template,
-    /// or if a value is missing or is neither text, number nor boolean.
+    /// Renders text that embeds plain paths only: numbers in it are as written. `None` if there is more to the
+    /// template, or if a value is missing or is neither text, number nor boolean.
     fn embed(&self, template: &str) -> Option<String> {
         // The template engine removes a line break at the end.
         if template.contains("{%") || template.contains("{#") || template.ends_with(['\n', '\r']) {
@@ -154,7 +154,7 @@ enum Step<'e> {
     Index(usize),
 }
 
-/// Splits a path such as `.name`, `["name"]` or `[0]` behind its first step.
+/// Splits a path such as `.name`, `["name"]` or `[0]` after its first step.
 fn next_step(path: &str) -> Option<(Step<'_>, &str)> {
     if let Some(rest) = path.strip_prefix('.') {
         let (name, rest) = split_name(rest)?;
@@ -170,7 +170,7 @@ fn next_step(path: &str) -> Option<(Step<'_>, &str)> {
     }
 }
 
-/// Splits a text behind the name that it begins with.
+/// Splits a text after the name that it begins with.
 fn split_name(text: &str) -> Option<(&str, &str)> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let end = text.find(|c| !is_letter(c)).unwrap_or(text.len());
@@ -299,7 +299,7 @@ fn write(
             };
             made.extend_from_slice(quoted(&text).as_bytes());
         }
-        // INVARIANT: a copied value is the same to the byte, so that `1E3` names the same thing in both calls.
+        // INVARIANT: a copied value has exactly the same bytes, so that `1E3` names the same thing in both calls.
         ValueTemplate::Expression(expression) if inputs.at(expression).is_some() => {
             made.extend(
                 inputs

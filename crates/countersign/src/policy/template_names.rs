@@ -1,12 +1,12 @@
-//! Filters and tests that a template names.
+//! Unknown filters and tests in a template.
 //!
-//! Input: the text of a template. Output: the names that templates do not know, with their offsets. The template engine
-//! notices these only when it renders, which would be when a person is to be asked.
+//! Input: the text of a template. Output: the names of filters and tests that do not exist, with their offsets. The
+//! template engine reports these only when it renders, that is when a person is about to be asked.
 //! Not here: variables; see `template`.
 
 use minijinja::{Environment, ErrorKind};
 
-/// A name that templates do not know.
+/// Name of a filter or test that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnknownName {
     /// `filter` or `test`.
@@ -21,13 +21,13 @@ pub(super) fn unknown_names(template: &str) -> Vec<UnknownName> {
     let environment = Environment::new();
     let mut state = environment.empty_state();
     let named = code(template).flat_map(|(at, code)| {
-        // The offset is that of the code, behind `{%`.
+        // The offset is that of the code, after `{%`.
         let is_block = template.as_bytes().get(at - 1) == Some(&b'%');
         named_in(at, code, is_block)
     });
     named
         .filter(|named| {
-            // Without arguments a known one fails, too, but for another reason.
+            // A known one called without arguments fails too, but with another kind of error.
             let problem = match named.kind {
                 "filter" => state.apply_filter(&named.name, &[]).err(),
                 _ => state.perform_test(&named.name, &[]).err(),

@@ -48,8 +48,9 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Makes more places secret, and hides in what people read what `secrecy` knows of. Where the sentence holds some of it, the
-    /// `generic` one takes its place, whose secrets are hidden by their places: a secret never hides a word of the policy.
+    /// Makes more places secret, and hides the secrets that `secrecy` knows in all texts for people. A summary that
+    /// contains such a secret is replaced by the `generic` one, which hides by place, so that a secret never hides a
+    /// word of the policy.
     pub(crate) fn hide(
         &mut self,
         more: impl IntoIterator<Item = SecretPath>,

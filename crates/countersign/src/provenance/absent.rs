@@ -1,4 +1,4 @@
-//! Stands in for conversations in a build that does not trace values: none can exist.
+//! Placeholder for conversations in a build that does not trace values, where none can exist.
 
 use std::convert::Infallible;
 

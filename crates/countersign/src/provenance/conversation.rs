@@ -34,8 +34,8 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Time>,
     },
-    /// Said by the agent, or the arguments of a call that it made. Never a source: what the agent writes first is its
-    /// own.
+    /// Text of the agent, or the arguments of a call that it made. Never counts as the source of a value: a value that
+    /// the agent writes first is the agent's own.
     #[serde(rename = "assistant")]
     Agent {
         /// Text of the message.

@@ -25,7 +25,7 @@ pub(super) struct ActWords {
     names: Vec<Name>,
     /// True if the act refuses, stops, undoes or defers something, so that its verb may as well refuse the card.
     pub(super) refuses: bool,
-    /// The same for the approving label alone.
+    /// True if the approving label alone refuses, stops, undoes or defers something.
     pub(super) has_refusing_label: bool,
     /// True if the act objects to something or examines it, so that "ok" may be said of the thing.
     pub(super) objects: bool,
@@ -34,14 +34,14 @@ pub(super) struct ActWords {
     /// True if the card says nothing of its act, or its verb is a known one. Another verb may object to something
     /// ("Dispute charge") or put it off ("Shelve project"), so that "approved" and "go ahead" may mean the opposite.
     pub(super) is_familiar: bool,
-    /// True if the act's verb alone may mean something else: it may be said of the card ("please change"), or it is in no
-    /// list, and many verbs are idioms for a no ("table it", "park it").
+    /// True if the act's verb alone may mean something else: it may be said of the card ("please change"), or it is in
+    /// no list, and many verbs are idioms for a no ("table it", "park it").
     pub(super) is_verb_unclear: bool,
     /// True if the act is negated and the reply repeats a word of it: "do it" to "Do not notify".
     pub(super) is_turned: bool,
     /// True if one of the act's words negates or doubts the others.
     pub(super) is_negated: bool,
-    /// True if the act has a "not", so that "do it" may mean what it is not.
+    /// True if the act contains a "not", so that "do it" may mean the opposite.
     pub(super) has_not: bool,
     /// True if the approving label refuses or stops something that the act does not: "Reject" to "Pay invoice".
     pub(super) has_contrary_label: bool,
@@ -60,7 +60,7 @@ struct Name {
     whole: Phrase,
     /// The verb; empty if it could not be found.
     verb: Phrase,
-    /// What directly follows the verb (or precedes it, in languages with the verb last), without articles.
+    /// Words directly after the verb (or before it, in languages with the verb last), without articles.
     object: Phrase,
     /// True if the verb is in a list. Any other first word may be a noun: "Order hold".
     is_known: bool,
@@ -219,7 +219,7 @@ impl ActWords {
         }
     }
 
-    /// Returns what is known of the act, without the words that name it.
+    /// Returns the known properties of the act, without the words that name it.
     pub(super) fn unnamed(&self) -> ActWords {
         ActWords {
             refuses: self.refuses,
@@ -401,7 +401,7 @@ struct NameReader<'a> {
     listed: Vec<&'static Phrases>,
 }
 
-/// A fixed word of an act and what stands before it.
+/// A fixed word of an act, and whether a value or a comma precedes it.
 struct Fixed {
     word: String,
     is_after_value: bool,
@@ -484,8 +484,8 @@ impl<'a> NameReader<'a> {
         languages.any(|language| language.agrees(id))
     }
 
-    /// Reads a label, summary or title. `every` also has the words that are shown only sometimes. The verb of the result
-    /// is empty if it cannot be told.
+    /// Reads a label, summary or title. `every` also has the words that are shown only sometimes. The verb of the
+    /// result is empty if it cannot be told.
     fn read(&self, text: &str, every: &str, is_label: bool) -> Option<Name> {
         let words = fixed(text);
         let mut whole: Phrase = words.iter().map(|fixed| fixed.word.clone()).collect();
@@ -527,7 +527,7 @@ impl<'a> NameReader<'a> {
                     .verb_first(&every_words, every)
                     .is_none_or(|other| other.is_more || other.verb != name.verb),
             };
-            // What may be left out cannot be repeated.
+            // Words that may be left out cannot be repeated.
             if is_longer {
                 name.is_more = true;
                 whole.clear();
@@ -543,8 +543,8 @@ impl<'a> NameReader<'a> {
         Some(name)
     }
 
-    /// Returns true if a text that does not end in a known verb may begin with one. In a language that puts the verb last,
-    /// the first word of "Löschen verhindern" is a noun; commands such as "Lösche" and English words are not.
+    /// Returns true if a text that does not end in a known verb may begin with one. In a language that puts the verb
+    /// last, the first word of "Löschen verhindern" is a noun; commands such as "Lösche" and English words are not.
     fn may_begin_with_verb(&self, word: &str) -> bool {
         let Some(own) = self.own.filter(|own| own.is_verb_last) else {
             return true;
@@ -666,8 +666,8 @@ impl<'a> NameReader<'a> {
         }
     }
 
-    /// Returns true if the word at `at` only says what the value behind it is: "for order …", "to the account …". Behind
-    /// a bare "to" it may be a verb. English only: elsewhere, infinitives follow other prepositions, too.
+    /// Returns true if the word at `at` only names the kind of the value after it: "for order …", "to the account …".
+    /// After a bare "to" it may be a verb. English only: elsewhere, infinitives follow other prepositions, too.
     fn is_noun_of_value(&self, rest: &[Fixed], at: usize) -> bool {
         let before = |by: usize| at.checked_sub(by).and_then(|at| rest.get(at));
         let is_article = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.article);
@@ -768,7 +768,7 @@ const UNITS: [&str; 20] = [
     "dollar", "dollars", "pounds", "€", "$", "£",
 ];
 
-/// Most characters of an object in a script without spaces. A longer text may say anything.
+/// Maximum characters of an object in a script without spaces. A longer text may say anything.
 const MOST_OBJECT: usize = 8;
 
 /// Returns true if `words` contain `phrase`.

@@ -5,9 +5,9 @@
 //!
 //! The larger tables know answers to all kinds of questions, so they accept replies that must not approve a card: "does
 //! it delete my contact" repeats the offer, and "Rob" is a Polish word. A card is approved only if every word also
-//! belongs to a phrase of `tables/cards.txt` or to the name of the act. A card in a known language takes phrases of that
-//! language and a few English words; a word of a third language is as often another word. After any other reply the
-//! person is asked again.
+//! belongs to a phrase of `tables/cards.txt` or to the name of the act. A card in a known language takes phrases of
+//! that language and a few English words; a word of a third language is as often another word. After any other reply
+//! the person is asked again.
 
 use super::act::{ActWords, Named, longest};
 use super::language::{Tables, tables};
@@ -86,8 +86,8 @@ pub(super) fn approves(
     !is_condition(&reply) && is_covered(&reply, &listed, &act, needs)
 }
 
-/// Returns true for a word that may be a negated command: in Turkish and Azerbaijani "silme" is the deleting, and "do not
-/// delete".
+/// Returns true for a word that may be a negated command: in Turkish and Azerbaijani "silme" is the deleting, and "do
+/// not delete".
 fn may_be_negated(language: &str, word: &str) -> bool {
     let is_turkic = matches!(language, "tr" | "az");
     is_turkic && ["ma", "me", "mə"].iter().any(|end| word.ends_with(end))
@@ -114,7 +114,8 @@ fn is_one_of<const N: usize>(word: &str, listed: &[&Phrases], of: fn(&Phrases) -
     phrases.any(|phrase| phrase.iter().eq([word]))
 }
 
-/// Returns the words of a text. Of scripts without spaces, where each character is a word here, two neighbours make one.
+/// Returns the words of a text. In scripts without spaces, where each character counts as a word, two neighbours form
+/// one.
 fn tokens<'w>(words: impl Iterator<Item = &'w str>) -> Vec<String> {
     let mut tokens = Vec::new();
     // The character before, and whether it is part of a token already.
@@ -322,8 +323,8 @@ pub(super) fn grants_all(tables: &Tables, offer: &Offer<'_>, words: &Words, said
     }
 }
 
-/// Returns true if the denying label itself agrees, such as "Continue". A label that begins with a no does not: "No, keep
-/// it".
+/// Returns true if the denying label itself agrees, such as "Continue". A label that begins with a no does not: "No,
+/// keep it".
 fn has_agreeing_denial(tables: &Tables, offer: &Offer<'_>) -> bool {
     offer.no.as_deref().is_some_and(|no| {
         let first = split(no).into_iter().next();
@@ -332,7 +333,7 @@ fn has_agreeing_denial(tables: &Tables, offer: &Offer<'_>) -> bool {
     })
 }
 
-/// Returns true if all words of the denying label stand in the approving one: "Skip review" beside "Review". A yes may
+/// Returns true if all words of the denying label occur in the approving one: "Skip review" beside "Review". A yes may
 /// then mean either.
 fn is_denial_inside(offer: &Offer<'_>) -> bool {
     let (yes, no) = offer.labels();
@@ -346,8 +347,8 @@ fn is_negated(offer: &Offer<'_>) -> bool {
     split(offer.labels().0).iter().any(is_not)
 }
 
-/// Returns true if the denying label is known to refuse, defer or keep something, or there is none. Any other may be the
-/// better answer to the question, so that "that's fine" means it: "Pay" beside "Contest".
+/// Returns true if the denying label is known to refuse, defer or keep something, or there is none. Any other may be
+/// the better answer to the question, so that "that's fine" means it: "Pay" beside "Contest".
 fn is_refusal(tables: &Tables, offer: &Offer<'_>) -> bool {
     let Some(no) = offer.no.as_deref() else {
         return true;
@@ -570,9 +571,9 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
     reached.last().into_iter().flatten().any(|held| approves(*held))
 }
 
-/// Returns true if words of these kinds may follow what was said so far. The act is named at most once. What follows a verb
-/// without an object may be its object ("send thanks", "tell him yes"), and praise before one makes it a noun ("great
-/// post").
+/// Returns true if words of these kinds may follow what was said so far. The act is named at most once. What follows a
+/// verb without an object may be its object ("send thanks", "tell him yes"), and praise before one makes it a noun
+/// ("great post").
 fn may_follow(held: u32, adds: u32) -> bool {
     let is_again = held & adds & ACT != 0;
     let is_content = held & OPEN != 0 && adds & CONTENT != 0;
@@ -621,8 +622,8 @@ fn ends_in_object(phrase: &[String], phrases: &Phrases) -> bool {
     phrases.object.iter().any(is_last)
 }
 
-/// Returns true if a reply may approve although the larger tables do not know all of its words: it names the act, or its
-/// language is not English.
+/// Returns true if a reply may approve although the larger tables do not know all of its words: it names the act, or
+/// its language is not English.
 pub(super) fn may_be_unknown(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
     let tag = said.or(offer.language()).unwrap_or("en");
     let reply: Vec<&str> = words.iter().collect();
@@ -707,7 +708,7 @@ fn is_yes_of_another(reply: &[&str], act: &ActWords, needs: Needs) -> bool {
     let is_doubled = reply
         .first()
         .is_some_and(|first| reply.iter().all(|word| word == first));
-    // Of scripts without spaces, two characters are one word.
+    // In scripts without spaces, two characters count as one word.
     let is_several = reply.len() > 1 && !(reply.len() == 2 && reply.iter().all(|word| is_unspaced(word)));
     is_several
         && !is_doubled

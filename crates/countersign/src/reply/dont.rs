@@ -1,7 +1,7 @@
 //! Refusals that name the act: "don't delete it", "nicht löschen", "no borres".
 //!
-//! Input: a reply that the larger tables do not understand, and the card's offer. Output: whether it refuses the act. Not
-//! here: plain noes, which the larger tables know.
+//! Input: a reply that the larger tables do not understand, and the card's offer. Output: whether it refuses the act.
+//! Not here: plain noes, which the larger tables know.
 //!
 //! Every word has to be a negation, a form of the act's verb, its object, or a courtesy. So "don't only delete it" and
 //! "no, delete it" refuse nothing.
@@ -82,10 +82,10 @@ pub(super) fn refuses(tables: &Tables, offer: &Offer<'_>, words: &Words, said: O
     }
 }
 
-/// Forms of a verb, by what they need to be a refusal.
+/// Forms of a verb, by what makes them a refusal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Also used to tell somebody to do it.
+    /// Also used to tell somebody to do the act.
     Said,
     /// Used only behind a negation.
     Unsaid,

@@ -30,7 +30,7 @@ pub struct Offer<'a> {
 /// Words that a reply may repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OfferWords<'a> {
-    /// Of a card: the policy's label for the act, if it has one, and the act's own words.
+    /// Words of a card: the policy's label for the act, if it has one, and the act's own words.
     Act { label: Option<String>, act: Option<Act> },
     /// The text of another program's prompt.
     Text(Cow<'a, str>),

@@ -8,7 +8,7 @@ use super::kind::{PieceKind, ReplyState};
 use super::language::Language;
 use super::lexicon::Word;
 
-/// Most words of a reply that is read at all. No plain yes is longer.
+/// Maximum number of words in a reply; a longer one is not interpreted. No plain yes is longer.
 pub(super) const MOST_WORDS: usize = 64;
 
 /// One piece of a reading: its kind and its words, from `start` up to `end`.

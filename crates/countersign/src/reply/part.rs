@@ -227,8 +227,8 @@ enum Takes {
     AllBut,
 }
 
-/// Returns what a reply grants of a card with `count` numbered things, or `None` if the reply says anything else. Only
-/// counts from 2 to 20 are supported.
+/// Returns the calls that a reply grants, on a card with `count` numbered calls, or `None` if the reply says anything
+/// else. Only counts from 2 to 20 are supported.
 pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     if !(2..=ORDINALS.len()).contains(&count) || words.is_question || words.hidden.is_some() {
         return None;
@@ -282,8 +282,8 @@ impl ListParser<'_> {
         while self.at < self.words.len() && self.take(list) {}
     }
 
-    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve". Also returns whether that is
-    /// no more than a yes: "yes, first" may go on with something else.
+    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve". Also returns whether that
+    /// is no more than a yes: "yes, first" may go on with something else.
     fn beginning(&mut self) -> Option<(Takes, bool)> {
         self.skip(&COURTESY);
         let says_yes = self.take(&YES);

@@ -28,7 +28,7 @@ pub(super) struct Phrases {
     pub(super) wait: Vec<Phrase>,
     /// Verbs of acts that refuse, stop, undo or defer.
     pub(super) refuse: Vec<Phrase>,
-    /// Words with which a denying label lets things go on.
+    /// Words of a denying label that lets things continue.
     pub(super) opposite: Vec<Phrase>,
     /// Words that narrow what an act does or join another act to it.
     pub(super) except: Vec<Phrase>,
@@ -46,7 +46,8 @@ pub(super) struct Phrases {
     pub(super) both: Vec<Phrase>,
     /// Words that negate a verb.
     pub(super) dont: Vec<Phrase>,
-    /// Forms that a verb of `same` has only behind a word of `dont`, one list per act, with one word of that act's list.
+    /// Forms that a verb of `same` has only behind a word of `dont`, one list per act, with one word of that act's
+    /// list.
     pub(super) unsaid: Vec<Vec<Phrase>>,
     /// Like `unsaid`, but negated without another word.
     pub(super) against: Vec<Vec<Phrase>>,
@@ -82,8 +83,8 @@ pub(super) struct Phrases {
     pub(super) all: Vec<Phrase>,
 }
 
-/// Returns true for a single letter of an alphabet. Many languages shorten yes to one letter, but the same letter is a no
-/// or a word of its own in another. A character of Chinese or Korean is a word.
+/// Returns true for a single letter of an alphabet. Many languages shorten yes to one letter, but the same letter is a
+/// no or a word of its own in another. A character of Chinese or Korean is a word.
 pub(super) fn is_letter(word: &str) -> bool {
     let mut letters = word.chars();
     let is_letter = letters
@@ -116,7 +117,8 @@ pub(super) fn base(tag: &str) -> &str {
     }
 }
 
-/// Returns the phrases that answer a card in this language: its own, and the few English words that are used everywhere.
+/// Returns the phrases that answer a card in this language: its own, and the few English words that are used
+/// everywhere.
 pub(super) fn listed(tag: &str) -> Vec<&'static Phrases> {
     let beside = (base(tag) != "en").then(|| phrases_of("abroad")).flatten();
     [phrases_of(base(tag)), beside].into_iter().flatten().collect()

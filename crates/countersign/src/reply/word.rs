@@ -139,8 +139,9 @@ pub(super) fn code(text: &str) -> Option<char> {
 }
 
 /// Returns true if a text has only the characters of a plain answer: letters, digits, blanks, a comma, full stop or
-/// exclamation mark behind a word, an apostrophe or hyphen inside one, and a few emoji. Quotation marks, brackets, other
-/// dots, arrows and joiners are none of these, whatever the script: such a text may quote, hint or hide something.
+/// exclamation mark behind a word, an apostrophe or hyphen inside one, and a few emoji. Quotation marks, brackets,
+/// other dots, arrows and joiners are none of these, whatever the script: such a text may quote, hint or hide
+/// something.
 pub(super) fn is_plain_text(text: &str) -> bool {
     use GeneralCategory as G;
     let text = text.trim();

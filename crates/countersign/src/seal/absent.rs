@@ -1,4 +1,4 @@
-//! Stands in for the sealer in a build without encryption: none can exist.
+//! Placeholder for the sealer in a build without encryption, where none can exist.
 
 use std::convert::Infallible;
 use std::sync::Arc;

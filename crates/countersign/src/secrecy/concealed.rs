@@ -1,9 +1,11 @@
 //! Finds places that a secret would hide although the policy does not call them secret.
 //!
 //! Input: calls as they are shown to a person, each with its secrets. Output: the first place outside the secret paths
-//! of which a card would show a mark, or that there are more secrets than a card may have. An agent chooses the values of secret arguments, so it could hide any other value
-//! by repeating it there. Such calls are neither shown to a person nor approved. Not here: results, comments and the
-//! agent's own words, where hiding a repeated secret hides nothing of what would run.
+//! that a card would show as a mark, or an error if there are more secrets than a card may have. An agent chooses the
+//! values of secret arguments, so it could hide any other value by repeating it there. Such calls are neither shown to
+//! a person nor approved.
+//! Not here: results, comments and the agent's own words, where hiding a repeated secret hides nothing of what would
+//! run.
 
 use std::collections::BTreeSet;
 
@@ -70,8 +72,8 @@ pub(crate) fn concealed<'c>(calls: impl IntoIterator<Item = (&'c Call, Secrecy)>
     concealed_with(calls, None)
 }
 
-/// As [`concealed`]. If `new` is given, all other calls were checked before, and only what the call at that position
-/// would hide, or what would hide part of it, is looked for.
+/// Like [`concealed`]. If `new` is given, all other calls were checked before, and only conflicts with the call at that
+/// position are searched for, in both directions.
 pub(crate) fn concealed_with<'c>(
     calls: impl IntoIterator<Item = (&'c Call, Secrecy)>,
     new: Option<u8>,
@@ -114,7 +116,7 @@ pub(crate) fn concealed_with<'c>(
         .iter()
         .fold(Secrecy::default(), |all, call| all.with_values_of(&call.secrecy));
     for (position, call) in numbered() {
-        // Of calls that were checked before, only what the new one would hide is looked for.
+        // In a call that was checked before, search only for secrets of the new one.
         let secrets = match new.filter(|new| *new != position) {
             None => &all,
             Some(new) => shown
@@ -146,8 +148,8 @@ pub(crate) fn concealed_with<'c>(
     None
 }
 
-/// Returns the position of the first call that has more secrets together with those before it than one card may have. A
-/// value that is there twice counts once.
+/// Returns the position of the first call with which the calls have more secrets than one card may have. A repeated
+/// value counts once.
 fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c Shown<'c>)>) -> Option<u8> {
     let mut seen = BTreeSet::new();
     for (position, call) in calls {
@@ -160,7 +162,7 @@ fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c Shown<'c>)>) -> 
 }
 
 impl Shown<'_> {
-    /// Returns a secret, and a description of what it would hide in this call.
+    /// Returns a secret that would hide part of this call, and a description of that part.
     fn hidden_by<'s>(&self, secrets: &'s Secrecy) -> Option<(&'s SecretValue, String)> {
         if secrets.values.is_empty() || self.secrecy.is_everything() {
             return None;

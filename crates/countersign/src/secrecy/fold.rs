@@ -26,8 +26,7 @@ pub(super) struct FoldedText<'t> {
     text: &'t str,
     folded: Cow<'t, str>,
     is_ascii: bool,
-    /// Where each letter begins: in the folded copy and in the text. Made when it is first needed; a text in ASCII
-    /// needs none.
+    /// Start of each letter, in the folded copy and in the text. Computed on first use; not needed for ASCII text.
     letters: OnceCell<Vec<(usize, usize)>>,
 }
 

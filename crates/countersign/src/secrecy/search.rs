@@ -1,8 +1,8 @@
 //! One search for all written forms of all secrets.
 //!
-//! Input: the texts of secrets, once; then any number of texts. Output: where in a text a secret is written, as it
-//! stands, in escapes, or as base64 or hex that is broken up by blanks. One pass looks for the beginnings of all forms
-//! at once, so that the time depends on the text's length and hardly on the number of secrets.
+//! Input: the texts of secrets, once; then any number of texts. Output: the places in a text where a secret is written:
+//! unchanged, in escapes, or as base64 or hex that is broken up by blanks. One pass looks for the beginnings of all
+//! forms at once, so that the time depends on the text's length and hardly on the number of secrets.
 //! Not here: marks; see [`with_marks`](super::decoded::with_marks).
 
 use std::ops::Range;
@@ -14,8 +14,8 @@ use super::fold::{FoldedText, fold};
 use super::form::{Form, forms};
 use super::{SHORT, is_word};
 
-/// Longest beginning of a form that the automaton knows, in bytes. It bounds the automaton's size; what begins like a
-/// longer form is compared in whole.
+/// Length in bytes of the longest prefix of a form in the automaton, which bounds the automaton's size. After a match
+/// of the prefix, the whole form is compared.
 const LONGEST_NEEDLE: usize = 16;
 
 /// A place in a text where a secret is written.
@@ -144,7 +144,7 @@ impl Pattern {
 impl Needles {
     fn new(patterns: Vec<Pattern>) -> Option<Needles> {
         let automaton = AhoCorasick::builder()
-            // Every approval has secrets of its own, so that the kind that is quickest to build is the quickest.
+            // Each approval has its own secrets, so the time to build the automaton matters most.
             .kind(Some(AhoCorasickKind::NoncontiguousNFA))
             .build(patterns.iter().map(Pattern::needle));
         Some(Needles {
@@ -173,7 +173,7 @@ impl Needles {
             });
             true
         };
-        // Forms of which at least the beginning is there.
+        // Forms that are longer than their needle and whose needle was found.
         let mut longer = vec![false; self.patterns.len()];
         let mut last_end = 0;
         for hit in self.automaton.find_overlapping_iter(searched) {
@@ -187,7 +187,7 @@ impl Needles {
             };
             match (pattern.is_longer_than_needle(), longer.get_mut(index)) {
                 (true, Some(longer)) => *longer = true,
-                // Of all that end here, the longest comes first and covers the others.
+                // If several forms end here, the longest comes first and covers the others.
                 _ if hit.end() == last_end => {}
                 _ => {
                     if add(pattern, hit.range()) {
@@ -205,10 +205,10 @@ impl Needles {
     }
 }
 
-/// Sorts places, and makes one of those that overlap.
+/// Sorts places, and merges those that overlap.
 fn joined(mut found: Vec<Found>) -> Vec<Found> {
     found.retain(|found| !found.place.is_empty());
-    // At the same start the longest first, and of equal ones the secret that is listed first.
+    // At the same start the longest comes first; of equal ones, the secret that is listed first.
     found.sort_by_key(|found| {
         (
             found.place.start,

@@ -110,7 +110,7 @@ pub struct Fault {
     pub code: &'static str,
     /// Describes the fault.
     pub message: String,
-    /// Says what to do now.
+    /// Advice on what to do next.
     pub hint: &'static str,
 }
 
@@ -131,7 +131,8 @@ impl Fault {
         }
     }
 
-    /// Something could not be read although the store was: it was damaged, and the rest was not looked at.
+    /// Creates a fault for damaged data: the store could be opened but part of it not read, so the rest was not
+    /// audited.
     pub fn of_damage(message: impl fmt::Display) -> Fault {
         Fault {
             hint: "keep a copy of it, and restore a backup; nothing behind this was looked at",

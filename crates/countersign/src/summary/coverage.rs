@@ -40,7 +40,7 @@ impl Print {
 /// The values that a summary contains.
 #[derive(Debug)]
 pub(crate) enum ShownValues {
-    /// All of them.
+    /// All values.
     All,
     /// The values at these pointers, escaped as in rows.
     These(HashSet<String>),

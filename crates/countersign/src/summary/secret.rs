@@ -1,4 +1,4 @@
-//! Which arguments are secret, and the marks that replace them.
+//! Secret arguments, and the marks that replace them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,7 +28,7 @@ enum Segment {
 pub struct BadSecretPath(pub String);
 
 impl SecretPath {
-    /// Returns the path that covers everything, for arguments of which nobody can tell what is secret.
+    /// Returns the path that covers everything, for arguments of which it is unknown what is secret.
     pub fn everything() -> SecretPath {
         SecretPath(Vec::new())
     }
@@ -181,7 +181,7 @@ pub(super) fn mark(value: &Tree<'_>, salt: &[u8]) -> String {
     marked(value.text(), salt)
 }
 
-/// As [`mark`], for a value's text.
+/// Like [`mark`], for a value's text.
 pub(crate) fn marked(text: &str, salt: &[u8]) -> String {
     let bytes = text.as_bytes();
     let hash = Fields::new("countersign secret")

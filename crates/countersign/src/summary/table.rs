@@ -34,7 +34,7 @@ pub fn table(arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> Vec<Row> 
     Secrecy::new(secrets.to_vec(), salt, [arguments]).table(arguments)
 }
 
-/// As [`table`], but hides by path alone: a value that repeats a secret is not hidden. Values are clipped to
+/// Like [`table`], but hides by path alone: a value that repeats a secret is not hidden. Values are clipped to
 /// `max_chars`.
 pub(crate) fn rows(arguments: &[u8], secrets: &[SecretPath], salt: &[u8], max_chars: usize) -> Vec<Row> {
     let mut table = Table {

@@ -125,10 +125,10 @@ async fn i11_a_lost_answer_to_the_decision_runs_nothing_and_ends_as_unknown() {
     assert_eq!(after.calls[0].state, countersign::state::CallState::Unknown);
 }
 
-/// So many operations on each store.
+/// Number of operations on each store.
 const OPERATIONS: usize = 700;
 
-/// How many stores have as many operations as `COUNTERSIGN_TEST_F24` says.
+/// Returns the number of stores needed for the number of operations in `COUNTERSIGN_TEST_F24`.
 fn stores() -> u64 {
     let operations = match std::env::var("COUNTERSIGN_TEST_F24") {
         Ok(text) => text.parse().expect("a number"),

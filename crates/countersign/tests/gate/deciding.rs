@@ -300,8 +300,8 @@ async fn d7_stale_approvals_are_expired_with_a_count() {
     assert_eq!(world.gate.expire_due().await.unwrap().expired, 0);
 }
 
-/// X64: a card that hides a place which the policy does not call secret is not approved, however it came to be: here the
-/// policy calls a place secret after the call was proposed.
+/// X64: a card that hides a place which the policy does not call secret is not approved, however it came to be: here
+/// the policy calls a place secret after the call was proposed.
 #[tokio::test]
 async fn x64_what_a_secret_hides_is_not_approved() {
     let clock = std::sync::Arc::new(ManualClock::at(Time::from_micros(1_794_000_000_000_000)));

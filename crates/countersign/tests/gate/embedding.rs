@@ -1,4 +1,4 @@
-//! What a program that embeds the gate meets: typed tools, streams, background work, and runtimes that cannot do it.
+//! Embedding the gate in a program: typed tools, streams, background work, and runtimes without timers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

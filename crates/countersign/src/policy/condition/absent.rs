@@ -1,4 +1,4 @@
-//! Stands in for conditions in a build without CEL: none can exist.
+//! Placeholder for conditions in a build without CEL, where none can exist.
 
 use std::convert::Infallible;
 

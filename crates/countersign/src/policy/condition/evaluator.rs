@@ -30,7 +30,7 @@ pub(in crate::policy) struct Condition {
     program: Program,
     /// Nesting depth of the loops in the condition.
     loops: usize,
-    /// Whether it uses the `provenance` variable.
+    /// True if the condition uses the `provenance` variable.
     asks_origin: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Stands in for the validator in a build without JSON Schema: none can exist.
+//! Placeholder for the validator in a build without JSON Schema, where none can exist.
 
 use std::convert::Infallible;
 

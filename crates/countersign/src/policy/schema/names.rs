@@ -19,7 +19,7 @@ pub(super) struct Names {
     members: HashMap<String, Names>,
     /// Names inside list elements and inside members with undeclared names.
     others: Option<Box<Names>>,
-    /// Whether the schema says anything about members of this object.
+    /// True if the schema describes the members of this object.
     is_told: bool,
 }
 

@@ -1,6 +1,6 @@
 //! A text to search, and the rules for finding a value in it.
 //!
-//! Input: a text and a value. Output: where the value stands in the text as a whole, or nothing.
+//! Input: a text and a value. Output: the place where the whole value occurs in the text, if it does.
 //! Not here: fuzzy matching. A match is exact after folding. Invisible characters are not ignored, so a value that
 //! contains one differs from the value without it.
 

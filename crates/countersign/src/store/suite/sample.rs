@@ -44,7 +44,7 @@ pub fn tenant_named(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
 }
 
-/// A channel with this name.
+/// Creates a channel; panics if the name is invalid.
 pub fn channel(name: &str) -> Channel {
     Channel::new(name).unwrap()
 }

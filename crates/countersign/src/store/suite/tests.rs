@@ -118,7 +118,7 @@ async fn f14_race_decides() {
     let mut left = figure("F14", 2_000);
     let rounds = left;
     while left > 0 {
-        // A store of its own now and then: what is over takes room.
+        // Use a new store now and then, because finished approvals take up memory.
         let now = left.min(10_000);
         race::race_decides(&fixture().await.store, 64, now).await;
         left -= now;
@@ -126,7 +126,7 @@ async fn f14_race_decides() {
     println!("F14 memory rounds={rounds} violations=0 tasks=64");
 }
 
-/// How often a fault is tried: as often as `COUNTERSIGN_TEST_F14` says, by the fault's id, or so often.
+/// Returns the number of rounds for a fault: the value of `COUNTERSIGN_TEST_` plus the fault's id, or `usual`.
 fn figure(fault: &str, usual: usize) -> usize {
     match std::env::var(format!("COUNTERSIGN_TEST_{fault}")) {
         Ok(text) => text.parse().expect("a number"),

@@ -343,7 +343,7 @@ pub async fn x84_a_call_that_was_not_sent_is_on_record_as_such(fixture: Fixture)
     // The rest of its batch does not run either.
     let batch = fixture.get(&soon).await;
     assert_eq!(states(&batch), [Failed, Refused]);
-    // What ran and failed is told as that, whatever the tool says of itself.
+    // A call that ran and failed is reported as failed, whatever the tool's message says.
     let ran = fixture.running(sample::propose(3)).await;
     let outcome = Outcome::failed("not sent: nothing ran");
     fixture.finish(sample::finish(&ran, 1, 1, outcome)).await.unwrap();

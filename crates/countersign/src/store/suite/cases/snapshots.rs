@@ -165,7 +165,7 @@ pub async fn x22_a_batch_stops_behind_what_has_changed_or_goes_on(fixture: Fixtu
     }
 }
 
-/// Of two starts that read different content, exactly one takes effect.
+/// Exactly one of two starts that read different content takes effect.
 pub async fn x22_of_two_starts_that_saw_different_things_one_counts(fixture: Fixture) {
     for n in 1..=20 {
         let approval = fixture.approved(over(n)).await;

@@ -224,8 +224,8 @@ pub async fn d7_sweep_ends_the_longest_due_first(fixture: Fixture) {
     }
 }
 
-/// I3: a write that waits for another must not use a time from before its wait. While one write reads the clock, no other
-/// write can get through.
+/// I3: a write that waits for another must not use a time from before its wait. While one write reads the clock, no
+/// other write can get through.
 pub async fn i3_the_clock_is_read_behind_the_lock(fixture: Fixture) {
     const PATIENCE: Duration = Duration::from_millis(300);
     let approval = fixture.propose(sample::propose(1)).await;
@@ -262,7 +262,7 @@ pub async fn the_store_lives_by_its_clock(fixture: Fixture) {
     assert_eq!(approval.created_at, now);
 }
 
-/// X92: while it is not certain how late it is, what is over is refused, and comes back when the clock is set right.
+/// X92: while the clock is in doubt, expired approvals are refused, and become valid again when the clock is corrected.
 pub async fn x92_a_clock_in_doubt_refuses_and_ends_nothing(fixture: Fixture) {
     let later = Duration::from_secs(32 * 24 * 60 * 60);
     let pending = fixture.propose(sample::propose_in(1, "c")).await;
@@ -276,7 +276,7 @@ pub async fn x92_a_clock_in_doubt_refuses_and_ends_nothing(fixture: Fixture) {
     fixture.store.put_entry(session.clone()).await.unwrap();
     fixture.clock.doubt_after(sample::BEGINNING);
     fixture.advance(later);
-    // Over, as far as anybody asks.
+    // Requests treat them as expired.
     assert_eq!(fixture.pending_in(&sample::channel("c")).await, None);
     let refused = fixture.decide(sample::approve(&pending)).await;
     assert_eq!(refused.refusal.unwrap().code(), "expired");
@@ -286,7 +286,7 @@ pub async fn x92_a_clock_in_doubt_refuses_and_ends_nothing(fixture: Fixture) {
         found.unwrap().is_some()
     };
     assert!(!find().await);
-    // But not for good.
+    // The expiry is not recorded.
     assert_eq!(fixture.sweep(sample::sweep(10)).await, Swept::default());
     assert_eq!(fixture.words(&pending).await, ["proposed"]);
     fixture.clock.set(sample::BEGINNING);

@@ -122,7 +122,7 @@ impl World<'_> {
             return format!("{step:?}");
         };
         self.watch.before(&command, self.page_now().hash);
-        // Of an error only the kind is compared: its wording differs between stores.
+        // Only the kind of an error is compared: its wording differs between stores.
         let answer = match self.fixture.store.write(command.clone()).await {
             Ok(answer) => answer,
             Err(error) => return format!("{step:?}: {}", error.hint()),
