@@ -191,7 +191,7 @@ fn check_history(index: usize, world: &mut World) {
     }
     let mut starts = 0;
     for event in row.events.iter() {
-        // No wildcard: whoever adds an event has to consider it here.
+        // No wildcard, so that a new event does not compile until it is handled here.
         match event.what {
             EventKind::Started { .. } => starts += 1,
             EventKind::Approved { .. } | EventKind::Endorsed { .. } => {

@@ -1,7 +1,7 @@
 //! A simulated disk for one folder: its visible content, its content after a power cut, and the time of the cut.
 //!
-//! Enters: operations, reported by the VFS. Leaves: whether an operation may happen, and after the cut the surviving
-//! files. Deliberately absent: the files while there is power. Those are ordinary files in the folder.
+//! Input: operations, reported by the VFS. Output: whether an operation may happen, and after the cut the surviving
+//! files. Not here: the files while there is power. Those are ordinary files in the folder.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -25,7 +25,7 @@ pub struct Disk {
 /// How much SQLite syncs on this disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// As configured by the store.
+    /// The store's own setting.
     AsSet,
     /// Always `synchronous=NORMAL`, as a control.
     Normal,

@@ -15,7 +15,7 @@
 //! COUNTERSIGN_TEST_F05_SEED=7 COUNTERSIGN_TEST_F05=1 cargo test -p countersign-powerloss -- --nocapture
 //! ```
 //!
-//! Deliberately absent: errors of a disk that keeps working (disk full, failing syncs), and disks that lie about syncs.
+//! Not here: errors of a disk that keeps working (disk full, failing syncs), and disks that lie about syncs.
 
 mod disk;
 mod random;

@@ -1,8 +1,8 @@
-//! Computes what survives of unsynced changes after a power cut.
+//! Computes which unsynced changes survive a power cut.
 //!
-//! Enters: the synced content, and the changes since. Leaves: one of the many states in which a disk may be then.
-//! Deliberately absent: damage to bytes next to those that were written. SQLite assumes
-//! `SQLITE_IOCAP_POWERSAFE_OVERWRITE`, which the usual file systems provide.
+//! Input: the synced content, and the changes since. Output: one of the many possible states of the disk after the cut.
+//! Not here: damage to bytes next to those that were written. SQLite assumes `SQLITE_IOCAP_POWERSAFE_OVERWRITE`, which
+//! the usual file systems provide.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::random::Random;
 /// Unit of atomic writes, in bytes.
 const SECTOR: usize = 512;
 
-/// How unsynced changes reached the disk.
+/// How many of the unsynced changes reached the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// No change did.
+    /// None of the changes.
     Nothing,
-    /// All changes did.
+    /// All of the changes.
     Everything,
     /// The first changes did, and one more in part.
     InOrder,

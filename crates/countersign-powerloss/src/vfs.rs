@@ -1,6 +1,6 @@
 //! A SQLite VFS that wraps the default one, reports each change to a [`Disk`], and fails once the power is off.
 //!
-//! Enters: SQLite's calls. Leaves: the same calls to the wrapped VFS. Syncs are not passed on: the disk records them,
+//! Input: SQLite's calls. Output: the same calls to the wrapped VFS. Syncs are not passed on: the disk records them,
 //! and no real disk has to be synced. Locks and the WAL's shared memory are passed on unchanged.
 
 #![expect(

@@ -255,7 +255,7 @@ impl Connector {
         Ok((session, version))
     }
 
-    /// Cancels the wait for the standby on a connection that was given up. Otherwise its server process would go on
+    /// Cancels the wait for the standby on a connection that was given up. Otherwise its server process would keep
     /// waiting, and every attempt would add another.
     pub(super) fn cancel_standby_wait(&self, session: &Session) {
         let (token, tls) = (session.client.cancel_token(), self.target.tls.clone());

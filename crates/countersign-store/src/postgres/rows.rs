@@ -129,9 +129,9 @@ impl NeededRows {
 
 /// One approval of the working set.
 pub(super) struct WorkingApproval {
-    /// As stored; `None` if new.
+    /// The stored approval; `None` if new.
     pub(super) before: Option<SharedApproval>,
-    /// As the commands left it.
+    /// The approval after the commands.
     pub(super) after: SharedApproval,
     /// Events that the commands added.
     pub(super) events: Vec<Event>,

@@ -58,7 +58,7 @@ impl LaneStatements {
 
 /// Result of a group's transaction.
 pub(super) struct GroupResult {
-    /// One for each command, in order.
+    /// Answers, one for each command, in order.
     pub(super) answers: Vec<Result<Answer, StoreError>>,
     /// Approvals that changed, for waiters.
     pub(super) changed: Vec<ChangedApproval>,

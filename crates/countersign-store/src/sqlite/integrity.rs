@@ -1,6 +1,6 @@
 //! SQLite's integrity check of a database file.
 //!
-//! Input: a store's file, which may be in use. Output: SQLite's messages about what is wrong with it.
+//! Input: a store's file, which may be in use. Output: SQLite's messages about damage.
 //! Not here: the meaning of rows, which `verify` checks.
 
 use std::path::Path;

@@ -42,7 +42,7 @@ const MOST_POLICIES: usize = 64;
 
 type TenantAndId = (Tenant, ApprovalId);
 
-/// State of one transaction: what it read, what it saved, and what failed.
+/// State of one transaction: the rows it read and saved, and its failure.
 pub(super) struct SqlRows<'a> {
     connection: &'a Connection,
     reader_cache: &'a ReaderCache,

@@ -1,5 +1,5 @@
-//! A client of the real gate: whole approvals, with what was acknowledged and what had an effect. The tests of power loss
-//! use it, too.
+//! A client of the real gate: whole approvals, with what was acknowledged and what had an effect. The tests of power
+//! loss use it, too.
 
 use std::str::FromStr;
 use std::sync::Arc;
