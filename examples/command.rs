@@ -1,6 +1,6 @@
 //! Runs one tool call for `countersign propose … --exec countersign-world crm crm.db`.
 //!
-//! Enters: the tool and the call's id in the environment, the exact argument bytes on standard input. Leaves: the
+//! Input: the tool and the call's id in the environment, the exact argument bytes on standard input. Output: the
 //! result on standard output, or the reason on standard error. The parent process holds the permit; started by hand,
 //! this program runs the tool like any other command.
 

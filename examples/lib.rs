@@ -3,7 +3,7 @@
 //! `crm` (English) creates records, `cms` (English) deletes and publishes, `ranch` (Spanish) deletes thirteen paddocks
 //! at once. A [`World`] is an [`Executor`](countersign::executor::Executor): behind a gate with [`World::policy`],
 //! nothing in it changes before a person has approved the change.
-//! Deliberately absent: models and conversations. Agents propose calls from outside.
+//! Not here: models and conversations. Agents propose calls from outside.
 
 pub mod cms;
 pub mod command;

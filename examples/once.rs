@@ -1,6 +1,6 @@
 //! Makes each call id act at most once.
 //!
-//! Enters: a call's id, tool and argument bytes. Leaves: `None` for a new call, otherwise its recorded outcome.
+//! Input: a call's id, tool and argument bytes. Output: `None` for a new call, otherwise its recorded outcome.
 //! A change and its record are one transaction. An outside request is recorded before it is sent; after a crash in
 //! between its outcome is unknown, and it is not sent again.
 

@@ -1,7 +1,7 @@
 //! A tool of a world: a function from argument bytes to a JSON result.
 //!
-//! Enters: exact argument bytes that the policy accepted. Leaves: a result, or a reason for people to read.
-//! Deliberately absent: whether the call may run. That was decided before.
+//! Input: exact argument bytes that the policy accepted. Output: a result, or an error message for people.
+//! Not here: permission. The gate has already decided that the call may run.
 
 use countersign::executor::Outcome;
 use countersign::id::CallId;

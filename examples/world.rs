@@ -1,7 +1,7 @@
-//! A world: its data in one SQLite file, and the executor that changes it.
+//! A world: its data in one SQLite file, and the executor that changes the data.
 //!
-//! Enters: permits. Leaves: outcomes. Each change is atomic, and happens once per call id.
-//! Deliberately absent: what the tools do (in each world's folder), and who may call them (in its policy).
+//! Input: permits. Output: outcomes. Each change is atomic, and happens once per call id.
+//! Not here: the tools themselves (in each world's folder), and who may call them (in its policy).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! `http_post`: sends one request to a server on this machine, once, without undo.
 //!
-//! Enters: a URL and a JSON body, whose bytes are sent unchanged. Leaves: the response; a failure if nothing was sent
+//! Input: a URL and a JSON body, whose bytes are sent unchanged. Output: the response; a failure if nothing was sent
 //! or the server refused (3xx, 4xx); otherwise `Unknown`.
-//! Deliberately absent: other machines, name resolution, redirects, TLS. An example should not be able to reach the
+//! Not here: other machines, name resolution, redirects, TLS. An example should not be able to reach the
 //! network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,6 +1,6 @@
 //! The agent: takes a person's message and produces an answer, and a card if a call needs approval.
 //!
-//! Enters: messages and decisions from verified people. Leaves: [`Progress`] for the listener, and a session that holds
+//! Input: messages and decisions from verified people. Output: [`Progress`] for the listener, and a session that holds
 //! the whole conversation. Each turn first settles earlier cards, then reads the message as a reply to the pending
 //! approval, and only then asks a model.
 //!

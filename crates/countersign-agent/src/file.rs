@@ -1,7 +1,7 @@
 //! Agent files: specialists with their prompts, tools and models.
 //!
-//! Enters: the texts of `agent.toml`, `tools.json` and optionally `script.toml`. Leaves: a [`AgentConfig`] for one
-//! [`Provider`]. Deliberately absent: paths and environment variables; the caller knows where files and API keys are.
+//! Input: the texts of `agent.toml`, `tools.json` and optionally `script.toml`. Output: a [`AgentConfig`] for one
+//! [`Provider`]. Not here: paths and environment variables; the caller knows where files and API keys are.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Puts tools behind the gate for agent loops other than [`crate::agent::Agent`].
 //!
-//! Enters: a tool's name and the exact text of its arguments. Leaves: the tool's answer once it ran, or a [`CallError`]
+//! Input: a tool's name and the exact text of its arguments. Output: the tool's answer once it ran, or a [`CallError`]
 //! that says why it did not. The tool is only reachable through the gate's executor, so the loop cannot bypass the
 //! gate.
 //!

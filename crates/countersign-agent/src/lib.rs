@@ -3,7 +3,7 @@
 //! A message is first read as a reply to the pending approval; then a specialist and its model answer. Their tool calls
 //! are submitted together, and those that need a person's decision become one card. Sessions are stored in the gate's
 //! store.
-//! Deliberately absent: any way to a tool other than the gate. Tools run in an `Executor`, which requires a `Permit`.
+//! Not here: any way to a tool other than the gate. Tools run in an `Executor`, which requires a `Permit`.
 
 pub mod agent;
 pub mod file;

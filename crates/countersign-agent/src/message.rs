@@ -1,7 +1,7 @@
 //! Messages of a session, from which the request of each model API is built.
 //!
-//! Enters: a person's words, a model's words and calls, and the results that the model was given. Arguments are kept as
-//! the text that the model wrote, never rebuilt from a parsed value.
+//! Input: a person's messages, a model's texts and calls, and the results that the model was given. Output: the same
+//! messages. Arguments are kept as the text that the model wrote, never rebuilt from a parsed value.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
 //! Models: turn a conversation into a stream of answer parts.
 //!
-//! Enters: a [`Request`]. Leaves: parts in the order in which the model produced them, ending with a [`StopReason`]. A
+//! Input: a [`Request`]. Output: parts in the order in which the model produced them, ending with a [`StopReason`]. A
 //! stream that ends without one was cut off. Arguments of calls are the exact text that the model wrote.
 
 mod anthropic;

@@ -1,6 +1,6 @@
 //! Progress of a turn, as reported to a surface.
 //!
-//! Enters: the steps of the agent loop. Leaves: a sequence of [`Progress`] values. Dropping the receiver stops nothing:
+//! Input: the steps of the agent loop. Output: a sequence of [`Progress`] values. Dropping the receiver stops nothing:
 //! the turn continues to its end, and its result is in the session.
 
 use countersign::approval::SharedApproval;

@@ -1,6 +1,6 @@
 //! Tool definitions: a name, a description and a JSON Schema, as written in the agent's file.
 //!
-//! Enters: the text of a `tools.json`. Leaves: definitions with a compiled schema and a hash. Deliberately absent:
+//! Input: the text of a `tools.json`. Output: definitions with a compiled schema and a hash. Not here:
 //! running tools. That takes a permit, which only the gate can make.
 
 use std::sync::Arc;

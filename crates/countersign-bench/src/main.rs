@@ -1,6 +1,6 @@
 //! `countersign-bench`: measures the gate on this machine and this store, next to the raw limits of both.
 //!
-//! Enters: a case and its duration. Leaves: one line per case, for people or in JSON with common field names (`per_s`,
+//! Input: a case and its duration. Output: one line per case, for people or in JSON with common field names (`per_s`,
 //! `p50_us`, `p99_us`, `ops`). Compare only figures of one run: machines are noisy.
 
 mod bare;
@@ -29,7 +29,7 @@ use crate::place::Place;
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What to measure.
+/// Cases to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Case {
     /// 4 KiB appended and synced: the disk's own limit.
@@ -38,27 +38,27 @@ enum Case {
     Propose,
     /// Whole approvals: propose, decide, wake, run a no-op tool, record the result.
     Cycle,
-    /// From a decision to the task that waits for it.
+    /// Time from a decision to the task that waits for it.
     Wake,
-    /// What a waiting agent weighs, next to a parked task.
+    /// Memory of a waiting agent, compared with a parked task.
     Waiting,
     /// A read that passes through.
     Read,
-    /// Listing 50 pending ones, and proposing, with `--rows` decided ones behind them.
+    /// Listing 50 pending approvals, and proposing, with `--rows` decided ones in the store.
     List,
     /// Stored bytes per finished approval.
     Bytes,
     /// First listing after a kill with `--rows` pending approvals, compared with 50 pending.
     Recover,
-    /// From a decision on one node to the waiter on another (PostgreSQL).
+    /// Time from a decision on one node to the waiter on another (PostgreSQL).
     Nodes,
-    /// Whole approvals over HTTP, with everything on that the service has: propose, decide, wait for the result.
+    /// Whole approvals over HTTP, with all features of the service enabled: propose, decide, wait for the result.
     Http,
-    /// From a decision over HTTP to the agent that waits for it.
+    /// Time from a decision over HTTP to the agent that waits for it.
     HttpWake,
-    /// Looking at one approval over HTTP, next to a bare handler that gives the same bytes.
+    /// Reading one approval over HTTP, compared with a bare handler that returns the same bytes.
     HttpGet,
-    /// What `--rows` long polls weigh.
+    /// Memory of `--rows` long polls.
     HttpWaiting,
     /// `--rows` readers of events, a tenth of them stalled.
     HttpStreams,
@@ -82,13 +82,13 @@ Examples:
   countersign-bench http --program target/release/countersign"
 )]
 struct BenchArgs {
-    /// What to measure; all that need no further setting when absent.
+    /// Case to measure; by default all that need no further options.
     #[arg(value_enum)]
     case: Option<Case>,
-    /// Where: `memory`, a directory for SQLite, or a postgres:// URL.
+    /// Store to use: `memory`, a directory for SQLite, or a postgres:// URL.
     #[arg(long = "on", value_name = "WHERE")]
     on: Option<String>,
-    /// Callers at once.
+    /// Number of concurrent callers.
     #[arg(long, default_value_t = 64)]
     callers: usize,
     /// Seconds per case.

@@ -1,8 +1,8 @@
 //! Parser for server-sent events in a stream that may be split anywhere.
 //!
-//! Enters: chunks of bytes. Leaves: whole events; one that is incomplete at the end of the stream is dropped. Lines end
-//! at LF, CR or CRLF, as the standard says: a parser that knows only LF would see one event where others see two.
-//! Deliberately absent: text. Values are bytes that share the buffer's memory; whoever needs text checks them.
+//! Input: chunks of bytes. Output: whole events; an event that is incomplete at the end of the stream is dropped. Lines
+//! end at LF, CR or CRLF, as the standard says: a parser that knows only LF would see one event where others see two.
+//! Not here: UTF-8 validation. Values are bytes that share the buffer's memory; callers that need text validate them.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -50,7 +50,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Creates a reader that refuses lines, and events with more data, than `limit` bytes.
+    /// Creates a reader that refuses lines longer than `limit` bytes, and events with more than `limit` bytes of data.
     pub fn new(limit: usize) -> EventReader {
         EventReader {
             buffer: BytesMut::new(),

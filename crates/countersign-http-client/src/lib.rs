@@ -347,8 +347,8 @@ impl SendCheck {
 
 /// A TCP stream whose writes are checked by a [`SendCheck`].
 ///
-/// The connection is driven by a separate task, which may run long after the request was handed to it. The check is here,
-/// below TLS, so that nothing but the system call comes between it and the bytes: a process that is suspended in
+/// The connection is driven by a separate task, which may run long after the request was handed to it. The check is
+/// here, below TLS, so that nothing but the system call comes between it and the bytes: a process that is suspended in
 /// between sends them when it resumes.
 struct CheckedWrite {
     stream: TcpStream,

@@ -1,6 +1,6 @@
 //! Handles the tool calls of one model answer: checks them, submits them together, runs those that pass, and reports.
 //!
-//! Enters: an answer with calls. Leaves: one result per call, in the session. The answer is saved before anything runs.
+//! Input: an answer with calls. Output: one result per call, in the session. The answer is saved before anything runs.
 
 use countersign::approval::SharedApproval;
 use countersign::executor::Outcome;

@@ -1,7 +1,7 @@
 //! The evaluator judges an answer before a person sees it.
 //!
-//! Enters: an answer that left no card pending. Leaves: the reason why the answer has to be given again, or nothing.
-//! Fails open: an answer that cannot be judged is accepted, because a mediocre answer is better than none.
+//! Input: an answer that left no card pending. Output: the reason why the answer was rejected, if it was. Fails open:
+//! an answer that cannot be judged is accepted, because a mediocre answer is better than none.
 
 use std::sync::Arc;
 

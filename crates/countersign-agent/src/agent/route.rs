@@ -1,7 +1,7 @@
 //! The orchestrator picks the specialist for a message.
 //!
-//! Enters: the conversation. Leaves: a specialist, or nothing when the orchestrator answered by itself. The `route`
-//! tool runs nothing: only the specialist's name is read from the call.
+//! Input: the conversation. Output: a specialist, or `None` if the orchestrator answered the message itself. The
+//! `route` tool runs nothing: only the specialist's name is read from the call.
 
 use std::sync::Arc;
 

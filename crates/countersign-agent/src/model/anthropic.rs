@@ -1,6 +1,6 @@
 //! Client for Anthropic's Messages API.
 //!
-//! Enters: a request. Leaves: the parts of the streamed answer. Arguments are concatenated from `partial_json` as text.
+//! Input: a request. Output: the parts of the streamed answer. Arguments are concatenated from `partial_json` as text.
 
 mod event;
 

@@ -1,6 +1,6 @@
 //! Client for the chat completions API of OpenAI, which Ollama, vLLM, llama.cpp and OpenRouter offer too.
 //!
-//! Enters: a request. Leaves: the parts of the streamed answer. Arguments are concatenated as text.
+//! Input: a request. Output: the parts of the streamed answer. Arguments are concatenated as text.
 
 use hyper::http::header;
 use serde::Deserialize;

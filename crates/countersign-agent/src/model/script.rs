@@ -1,6 +1,6 @@
 //! A scripted model: a file of rules in place of a language model. It needs no API key and is deterministic.
 //!
-//! Enters: a file of `[[rule]]`s, parsed once, with all templates compiled. Leaves: the text and calls of the first
+//! Input: a file of `[[rule]]`s, parsed once, with all templates compiled. Output: the text and calls of the first
 //! rule that matches. A rule matches by the role that is asked, the person's last message, and the tool that answered
 //! last.
 //!

@@ -1,7 +1,7 @@
 //! HTTP transport to a model's API: one streamed request, retried until a response has started.
 //!
-//! Enters: an endpoint, headers and a body. Leaves: answer parts, which a [`EventDecoder`] decodes from the events.
-//! Deliberately absent: the format of requests and events; see the dialects.
+//! Input: an endpoint, headers and a body. Output: answer parts, which a [`EventDecoder`] decodes from the events.
+//! Not here: the format of requests and events; see the dialects.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
