@@ -146,7 +146,7 @@ fn x15_nothing_in_the_inbox_acts_on_the_terminal() {
     let claim = "trust me\u{1b}[31m\u{1b}]8;;http://evil\u{7}";
     place.propose(&["delete_contact", evil, "--agent", "a\u{202e}b", "--claim", claim]);
     let mut terminal = Terminal::start(&place, &[], &[]);
-    let screen = terminal.shows("Delete contact");
+    terminal.shows("Delete contact");
     for shown in [
         "\\u{1b}]0;evil\\u{7}",
         "\\u{9b}31m",
@@ -154,8 +154,9 @@ fn x15_nothing_in_the_inbox_acts_on_the_terminal() {
         "trust me\\u{1b}",
         "warning:",
     ] {
-        assert!(screen.contains(shown), "no `{shown}` on\n{screen}");
+        terminal.shows(shown);
     }
+    let screen = terminal.shows("Delete contact");
     assert!(
         screen.starts_with("Countersign inbox"),
         "the screen was cleared:\n{screen}"

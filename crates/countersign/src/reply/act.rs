@@ -156,8 +156,10 @@ impl ActWords {
         let has_verb = of_label.as_ref().is_some_and(|name| !name.verb.is_empty());
         let is_of_act = own_words.iter().any(|word| act_words.contains(word));
         let has_contrary_label = own.is_some() && has_refusing_label && !is_of_act;
-        let has_unclear_label =
-            own.is_some_and(|own| !has_verb && !is_of_act && is_function_word(own) && !agrees(tables, own));
+        let has_unclear_label = !has_verb
+            && !is_of_act
+            && !has_refusing_label
+            && own.is_some_and(|own| is_function_word(own) && !agrees(tables, own));
         let is_negated = offered.iter().any(|word| turns(word));
         let has_not = negates(&own_words, tag) || negates(&act_words, tag);
         let is_told = |word: &&String| !turns(word) || reply.contains(&word.as_str());
@@ -181,7 +183,7 @@ impl ActWords {
         }
         // "Review" with the label "Approve" approves what was reviewed.
         let is_approval = own.is_some_and(|own| objects && agrees(tables, own)) && !is_of_act;
-        let act = act.filter(|_| !has_unclear_label && !is_approval);
+        let act = act.filter(|_| !has_unclear_label && !has_contrary_label && !is_approval);
         let summary = act.and_then(|act| reader.read(act.summary()?, act.every()?, false));
         let title = act.and_then(|act| {
             let name = reader.read(act.title(), act.title(), false)?;
