@@ -81,7 +81,7 @@ fn check(file: &Path, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Returns true if the other ruling holds a call that this one passes, or holds it with a different effect or risk.
-fn is_stricter(other: &Ruling, ruling: &Ruling) -> bool {
+fn differs(other: &Ruling, ruling: &Ruling) -> bool {
     match (other, ruling) {
         (Ruling::Hold(_), Ruling::Pass(_)) => true,
         (Ruling::Hold(other), Ruling::Hold(terms)) => {
@@ -119,7 +119,7 @@ fn try_call(
         definition: Definition::Unknown,
         ..asked
     });
-    if is_stricter(&changed, &ruling) {
+    if differs(&changed, &ruling) {
         output.notice(
             "pinned",
             "this is the ruling while the tool's definition is the pinned one; with another one, the call is held as \

@@ -75,7 +75,7 @@ pub async fn list(
 ///
 /// The call is held even if the policy would let it pass.
 #[utoipa::path(post, path = "/v1/approvals", tag = "approvals", request_body = Ask,
-    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),
+    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["propose"])),
     responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn ask(
@@ -163,7 +163,7 @@ pub async fn get(
 /// The token determines who decides. Responds once the decision is recorded, while the released calls still run.
 #[utoipa::path(post, path = "/v1/approvals/{id}", tag = "approvals", request_body = Decide,
     params(("id" = String, Path, description = "the approval's id"), DecideQuery,
-        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same decision")),
+        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["decide"])),
     responses((status = 200, body = ApprovalView),
         (status = 403, body = ErrorView, description = "`not_allowed`, `wrong_scope`"),

@@ -35,7 +35,7 @@ use crate::wire::{
 /// the response). With an `Idempotency-Key` the call runs once: repeating the request returns the same response, and
 /// the same key with another body is refused.
 #[utoipa::path(post, path = "/v1/calls", tag = "calls", request_body = Submit,
-    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same turn")),
+    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["propose"])),
     responses((status = 200, body = SubmittedView), (status = "default", body = ErrorView)))]
 pub async fn submit(
@@ -166,7 +166,7 @@ pub async fn reconcile(
 /// Creates a separate approval, which is shown, decided and run like any other.
 #[utoipa::path(post, path = "/v1/calls/{id}/undo", tag = "calls", request_body = UndoBody,
     params(("id" = String, Path, description = "the call's id"),
-        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),
+        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["propose"])),
     responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn undo(

@@ -328,7 +328,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::NotAskable(..) => {
                 let (message, hint) = message
                     .split_once("\nhint: ")
-                    .unwrap_or((&message, "mend it and ask again"));
+                    .unwrap_or((&message, "correct it and ask again"));
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "forbidden", message, hint)
             }
             SubmitError::Seal(problem) => ApiError::new(

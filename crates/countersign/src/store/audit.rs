@@ -135,7 +135,7 @@ impl Fault {
     /// audited.
     pub fn of_damage(message: impl fmt::Display) -> Fault {
         Fault {
-            hint: "keep a copy of it, and restore a backup; nothing behind this was looked at",
+            hint: "keep a copy of it and restore a backup; the check stopped here",
             ..Fault::of_store("damaged", message)
         }
     }

@@ -167,7 +167,7 @@ fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]
                     "`{}`: {problem}; so it is unknown whether hooks are enabled",
                     file.display()
                 );
-                findings.push(Finding::problem(dialect.as_str(), message, "mend the file"));
+                findings.push(Finding::problem(dialect.as_str(), message, "correct the file"));
                 continue;
             }
         };

@@ -92,8 +92,8 @@ impl Multiplexer {
         match frame.kind.clone() {
             Kind::Response { id } if is_own(&id) => {
                 // Offer the response to every relay; only the one that asked knows the id.
-                for leg in self.legs.all() {
-                    leg.relay.hear_client(Ok(frame.clone()), back).await;
+                for upstream in self.upstreams.all() {
+                    upstream.relay.hear_client(Ok(frame.clone()), back).await;
                 }
                 Next::Done
             }
@@ -118,9 +118,9 @@ impl Multiplexer {
             .part(&frame.id)
             .and_then(|raw| serde_json::from_slice(raw).ok());
         let whose = raw.and_then(native);
-        let leg = whose.and_then(|(server, own)| Some((self.leg(&server)?.0, own)));
-        if let (Some((leg, own)), Some(place)) = (leg, frame.id.clone()) {
-            self.pass(leg, frame.line.splice(place, own.as_bytes()), back)
+        let upstream = whose.and_then(|(server, own)| Some((self.upstream(&server)?.0, own)));
+        if let (Some((upstream, own)), Some(place)) = (upstream, frame.id.clone()) {
+            self.pass(upstream, frame.line.splice(place, own.as_bytes()), back)
                 .await;
         }
     }
@@ -134,16 +134,16 @@ impl Multiplexer {
                 let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
                 let whose = token.and_then(|token| Some((token, native(token)?)));
                 if let Some((token, (server, own))) = whose
-                    && let Some((leg, _)) = self.leg(&server)
+                    && let Some((upstream, _)) = self.upstream(&server)
                 {
                     let place = span(&frame.line, token.get());
-                    self.pass(leg, frame.line.splice(place, own.as_bytes()), back)
+                    self.pass(upstream, frame.line.splice(place, own.as_bytes()), back)
                         .await;
                 }
             }
             "notifications/roots/list_changed" => {
-                for leg in 0..self.legs.len() {
-                    self.pass(leg, frame.line.clone(), back).await;
+                for upstream in 0..self.upstreams.len() {
+                    self.pass(upstream, frame.line.clone(), back).await;
                 }
             }
             // A notification for one server must not reach the others.
@@ -164,24 +164,24 @@ impl Multiplexer {
         if self.unsubscribe(&id, &frame.line, back).await {
             return;
         }
-        let leg = open(&self.routes).leg(&id);
-        if let Some(leg) = leg {
-            self.pass(leg, frame.line.clone(), back).await;
+        let upstream = open(&self.routes).upstream(&id);
+        if let Some(upstream) = upstream {
+            self.pass(upstream, frame.line.clone(), back).await;
             open(&self.routes).end(&id);
         }
     }
 
     /// Forwards a message that wants no response. The relay gets it even if its server is not ready, because calls may
     /// wait there.
-    pub(super) async fn pass(&self, leg: usize, line: OneLine, back: &Back) {
-        let Some(leg) = self.legs.get(leg) else {
+    pub(super) async fn pass(&self, upstream: usize, line: OneLine, back: &Back) {
+        let Some(upstream) = self.upstreams.get(upstream) else {
             return;
         };
-        if let Next::Send(line) = leg.relay.hear_client(Frame::read_line(line), back).await
-            && leg.is_ready()
+        if let Next::Send(line) = upstream.relay.hear_client(Frame::read_line(line), back).await
+            && upstream.is_ready()
         {
             // Ignore the error: a server that is gone needs no notification.
-            let _ = leg.relay.server.send(line).await;
+            let _ = upstream.relay.server.send(line).await;
         }
     }
 
@@ -200,9 +200,9 @@ impl Multiplexer {
             "tools/call" => self.call(asked).await,
             "prompts/get" => match asked.text("name") {
                 Some((name, place)) => match self.named(&name) {
-                    Some((leg, own)) => {
+                    Some((upstream, own)) => {
                         let bytes = asked.with(place, own);
-                        self.route(leg, bytes, asked).await
+                        self.route(upstream, bytes, asked).await
                     }
                     None => {
                         refuse(
@@ -240,10 +240,10 @@ impl Multiplexer {
         if !Says::read(params).is_modern() {
             return;
         }
-        for leg in self.legs.all() {
-            leg.relay.heard(frame);
-            if leg.is_new() {
-                leg.ready(None);
+        for upstream in self.upstreams.all() {
+            upstream.relay.heard(frame);
+            if upstream.is_new() {
+                upstream.ready(None);
             }
         }
     }
@@ -259,12 +259,12 @@ impl Multiplexer {
             return self.route(0, bytes, asked).await;
         }
         let found = self.named(&name).filter(|(_, tool)| !builtin_tools::is_own(tool));
-        let Some((leg, tool)) = found else {
+        let Some((upstream, tool)) = found else {
             let problem = format!("there is no tool `{name}`; tools are called `SERVER__TOOL` here");
             return refuse(asked, wire::INVALID_PARAMS, problem).await;
         };
         let bytes = asked.with(place, tool);
-        let Some(found) = self.legs.get(leg) else {
+        let Some(found) = self.upstreams.get(upstream) else {
             return Next::Done;
         };
         if let Some(absence) = found.absence() {
@@ -275,7 +275,7 @@ impl Multiplexer {
             return refuse(asked, wire::INTERNAL, STARTED_AGAIN.to_owned()).await;
         }
         if found.is_registered() && found.refusal().await.is_none() {
-            return self.route(leg, bytes, asked).await;
+            return self.route(upstream, bytes, asked).await;
         }
         let switch = self.clone();
         let checked = async move {
@@ -287,7 +287,7 @@ impl Multiplexer {
                 asked.fail(&problem).await;
                 return None;
             }
-            switch.route_now(leg, bytes, asked).await
+            switch.route_now(upstream, bytes, asked).await
         };
         Next::Later(checked.boxed())
     }
@@ -295,35 +295,35 @@ impl Multiplexer {
     /// Splits a qualified name into the number of its server and the server's own name for the item.
     pub(super) fn named<'n>(&self, name: &'n str) -> Option<(usize, &'n str)> {
         let (server, own) = names::split(name)?;
-        Some((self.leg(server)?.0, own))
+        Some((self.upstream(server)?.0, own))
     }
 
     /// Passes a request to the relay of one server.
     pub(super) async fn route(
         self: &Arc<Self>,
-        leg: usize,
+        upstream: usize,
         line: OneLine,
         asked: ClientRequest,
     ) -> Next<Routed> {
-        let Some(found) = self.legs.get(leg) else {
+        let Some(found) = self.upstreams.get(upstream) else {
             return Next::Done;
         };
         let is_ours = is_for_us(&asked);
         if let (Some(absence), false) = (found.absence(), is_ours) {
             return refuse(asked, wire::INTERNAL, absence).await;
         }
-        if !open(&self.routes).begin(&asked.id, leg) {
+        if !open(&self.routes).begin(&asked.id, upstream) {
             let problem = "a request with this id is under way".to_owned();
             return refuse(asked, wire::INVALID_REQUEST, problem).await;
         }
         if let Some(token) = pick_meta(asked.params(), "progressToken") {
-            open(&self.routes).token(token.get(), leg);
+            open(&self.routes).token(token.get(), upstream);
         }
         let next = found.relay.hear_client(Frame::read_line(line), &asked.back).await;
         let (switch, id) = (self.clone(), asked.id);
         // Bind the server process now: the call goes to the process it was ruled on for, and to no other.
         let routed = move |line: Option<OneLine>| match line {
-            Some(line) => Some(Routed::to_one(switch, id, (leg, found), line)),
+            Some(line) => Some(Routed::to_one(switch, id, (upstream, found), line)),
             None => {
                 open(&switch.routes).end(&id);
                 None
@@ -339,11 +339,11 @@ impl Multiplexer {
     /// Passes a request to the relay of one server and awaits its ruling.
     pub(super) async fn route_now(
         self: &Arc<Self>,
-        leg: usize,
+        upstream: usize,
         line: OneLine,
         asked: ClientRequest,
     ) -> Option<Routed> {
-        match self.route(leg, line, asked).await {
+        match self.route(upstream, line, asked).await {
             Next::Send(routed) => Some(routed),
             Next::Done => None,
             Next::Later(routed) => routed.await,

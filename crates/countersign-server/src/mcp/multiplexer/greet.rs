@@ -35,16 +35,16 @@ impl Multiplexer {
                 .await;
             return None;
         }
-        for number in 0..self.legs.len() {
+        for number in 0..self.upstreams.len() {
             let (switch, frame, back) = (self.clone(), asked.frame.clone(), asked.back.clone());
             tokio::spawn(async move { switch.greet_leg(number, frame, back).await });
         }
-        let legs = self.legs.all();
-        let settled = futures_util::future::join_all(legs.iter().map(|leg| leg.settled()));
+        let upstreams = self.upstreams.all();
+        let settled = futures_util::future::join_all(upstreams.iter().map(|upstream| upstream.settled()));
         let _ = tokio::time::timeout(GREETS_WITHIN, settled).await;
-        let answers: Vec<(String, Bytes)> = legs
+        let answers: Vec<(String, Bytes)> = upstreams
             .iter()
-            .filter_map(|leg| Some((leg.name().to_owned(), open(&leg.greeted).clone()?)))
+            .filter_map(|upstream| Some((upstream.name().to_owned(), open(&upstream.greeted).clone()?)))
             .collect();
         if answers.is_empty() {
             asked.refuse(wire::INTERNAL, &self.nobody()).await;
@@ -56,13 +56,13 @@ impl Multiplexer {
     }
 
     async fn greet_leg(self: Arc<Self>, number: usize, frame: Frame, back: crate::mcp::relay::Back) {
-        let Some(leg) = self.legs.get(number).filter(|leg| leg.is_new()) else {
+        let Some(upstream) = self.upstreams.get(number).filter(|upstream| upstream.is_new()) else {
             return;
         };
         // Let the relay learn who the client is.
-        leg.relay.hear_client(Ok(frame.clone()), &back).await;
+        upstream.relay.hear_client(Ok(frame.clone()), &back).await;
         let params = frame.part(&frame.params).unwrap_or(b"{}");
-        let answer = leg
+        let answer = upstream
             .relay
             .server
             .request("initialize", &String::from_utf8_lossy(params))
@@ -70,24 +70,24 @@ impl Multiplexer {
         match answer {
             Ok(answer) => match answer.shared(&answer.result) {
                 Some(result) if speaks_for_us(&result) => {
-                    leg.out("its greeting claims to be the gateway's own");
+                    upstream.out("its greeting claims to be the gateway's own");
                 }
                 Some(result) => {
                     let capabilities = capabilities(&result);
-                    *open(&leg.greeted) = Some(result);
-                    leg.ready(Some(capabilities.into()));
+                    *open(&upstream.greeted) = Some(result);
+                    upstream.ready(Some(capabilities.into()));
                 }
-                None => _ = leg.out(&said(&answer, "it does not take the client's greeting")),
+                None => _ = upstream.out(&said(&answer, "it does not take the client's greeting")),
             },
-            Err(lost) => _ = leg.out(&lost.why()),
+            Err(lost) => _ = upstream.out(&lost.why()),
         }
         // A slow server joins a client that is already initialized.
         let initialized = open(&self.greeting).initialized.clone();
         if let Some(initialized) = initialized
-            && leg.is_to_be_welcomed()
+            && upstream.is_to_be_welcomed()
         {
             self.welcome(number, initialized).await;
-            let changes = self.changes(number, &lists_of(&leg), false);
+            let changes = self.changes(number, &lists_of(&upstream), false);
             self.say(changes).await;
         }
     }
@@ -95,31 +95,31 @@ impl Multiplexer {
     /// Handles the client's `notifications/initialized`: forwards it to all servers that are ready.
     pub(super) async fn initialized(self: &Arc<Self>, line: OneLine) {
         open(&self.greeting).initialized = Some(line.clone());
-        for (number, leg) in self.legs.all().into_iter().enumerate() {
-            if leg.is_to_be_welcomed() {
+        for (number, upstream) in self.upstreams.all().into_iter().enumerate() {
+            if upstream.is_to_be_welcomed() {
                 self.welcome(number, line.clone()).await;
             }
         }
     }
 
     pub(super) async fn welcome(self: &Arc<Self>, number: usize, initialized: OneLine) {
-        let (Some(back), Some(leg)) = (self.back(), self.legs.get(number)) else {
+        let (Some(back), Some(upstream)) = (self.back(), self.upstreams.get(number)) else {
             return;
         };
         self.pass(number, initialized, &back).await;
         // List and check its tools before the first call.
-        self.tasks.spawn(async move { leg.refusal().await });
+        self.tasks.spawn(async move { upstream.refusal().await });
     }
 
     /// Answers `server/discover` for all servers. If any of them does not support it, the client gets an error and has
     /// to use `initialize`.
     pub(super) async fn discover(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
-        let mut legs = self.legs.all();
-        legs.retain(|leg| leg.is_new() || leg.is_ready());
-        let answers = legs
+        let mut upstreams = self.upstreams.all();
+        upstreams.retain(|upstream| upstream.is_new() || upstream.is_ready());
+        let answers = upstreams
             .iter()
-            .map(|leg| leg.relay.server.request("server/discover", &params));
+            .map(|upstream| upstream.relay.server.request("server/discover", &params));
         let all = futures_util::future::join_all(answers);
         let Ok(answers) = tokio::time::timeout(GREETS_WITHIN, all).await else {
             asked
@@ -128,10 +128,10 @@ impl Multiplexer {
             return None;
         };
         let mut results = Vec::new();
-        for (leg, answer) in legs.iter().zip(&answers) {
+        for (upstream, answer) in upstreams.iter().zip(&answers) {
             match answer {
                 Ok(answer) => match answer.shared(&answer.result) {
-                    Some(result) => results.push((leg, result)),
+                    Some(result) => results.push((upstream, result)),
                     None => {
                         let error = answer.part(&answer.error).unwrap_or(b"{}");
                         asked.answer(wire::kept_error(&asked.raw_id(), error)).await;
@@ -139,10 +139,10 @@ impl Multiplexer {
                     }
                 },
                 // The server cannot be reached, which says nothing about the others.
-                Err(Lost::NotSent(why) | Lost::Refused(why)) => _ = leg.out(why),
-                Err(Lost::Unknown(_)) if leg.is_out() => {}
+                Err(Lost::NotSent(why) | Lost::Refused(why)) => _ = upstream.out(why),
+                Err(Lost::Unknown(_)) if upstream.is_out() => {}
                 Err(Lost::Unknown(why)) => {
-                    let problem = format!("`{}` does not say what it can do: {why}", leg.name());
+                    let problem = format!("`{}` does not say what it can do: {why}", upstream.name());
                     asked.refuse(wire::METHOD_NOT_FOUND, &problem).await;
                     return None;
                 }
@@ -152,13 +152,13 @@ impl Multiplexer {
             asked.refuse(wire::INTERNAL, &self.nobody()).await;
             return None;
         }
-        for (leg, result) in &results {
-            leg.relay.heard(&asked.frame);
-            leg.ready(Some(capabilities(result).into()));
+        for (upstream, result) in &results {
+            upstream.relay.heard(&asked.frame);
+            upstream.ready(Some(capabilities(result).into()));
         }
         let results: Vec<(String, Bytes)> = results
             .into_iter()
-            .map(|(leg, result)| (leg.name().to_owned(), result))
+            .map(|(upstream, result)| (upstream.name().to_owned(), result))
             .collect();
         asked
             .answer(wire::result(&asked.raw_id(), &discovered(&results)))
@@ -167,10 +167,10 @@ impl Multiplexer {
     }
 
     fn nobody(&self) -> String {
-        let legs = self.legs.all();
-        let reasons = legs.iter().map(|leg| match leg.stage() {
-            super::upstream::Stage::Out(reason) => format!("`{}`: {reason}", leg.name()),
-            _ => format!("`{}` does not answer", leg.name()),
+        let upstreams = self.upstreams.all();
+        let reasons = upstreams.iter().map(|upstream| match upstream.stage() {
+            super::upstream::Stage::Out(reason) => format!("`{}`: {reason}", upstream.name()),
+            _ => format!("`{}` does not answer", upstream.name()),
         });
         format!(
             "none of the servers can be used: {}",

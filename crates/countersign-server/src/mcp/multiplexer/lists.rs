@@ -94,22 +94,24 @@ impl Multiplexer {
             return None;
         }
         let base = base(asked.params());
-        let mut legs = self.legs.all();
-        legs.retain(|leg| leg.can(list.capability));
-        let pages = futures_util::future::join_all(legs.iter().map(|leg| pages(leg, list, &base))).await;
+        let mut upstreams = self.upstreams.all();
+        upstreams.retain(|upstream| upstream.can(list.capability));
+        let pages =
+            futures_util::future::join_all(upstreams.iter().map(|upstream| pages(upstream, list, &base)))
+                .await;
         let is_modern = Says::read(asked.params()).is_modern();
         let (mut items, mut rest) = (Vec::new(), Vec::new());
         rest.extend(is_modern.then(own_meta));
-        for (leg, pages) in legs.iter().zip(pages) {
+        for (upstream, pages) in upstreams.iter().zip(pages) {
             let Some(pages) = pages else { continue };
-            remember(leg, list, &pages);
+            remember(upstream, list, &pages);
             let items_of = pages.items.iter().filter_map(|item| {
                 let shown = match list {
-                    TOOLS => shown(leg, item)?,
+                    TOOLS => shown(upstream, item)?,
                     TASKS if is_our_task(item.get().as_bytes()) => return None,
                     _ => item.get().into(),
                 };
-                written(leg.name(), &shown, list.is_named)
+                written(upstream.name(), &shown, list.is_named)
             });
             items.extend(items_of);
             rest.push(pages.rest);
@@ -117,10 +119,10 @@ impl Multiplexer {
         // The later protocol version has no `tasks/list`.
         if list == TASKS
             && !is_modern
-            && let Some(leg) = self.legs.get(0)
+            && let Some(upstream) = self.upstreams.get(0)
         {
             // The relays of one client know the same held calls, whatever server these are for.
-            items.extend(leg.relay.open_tasks().await);
+            items.extend(upstream.relay.open_tasks().await);
         }
         if list == TOOLS {
             items.push(builtin_tools::definitions(
@@ -135,11 +137,11 @@ impl Multiplexer {
     /// Sets the log level of all servers that log.
     pub(super) async fn set_level(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
-        let mut legs = self.legs.all();
-        legs.retain(|leg| leg.can("logging"));
-        let set = legs
+        let mut upstreams = self.upstreams.all();
+        upstreams.retain(|upstream| upstream.can("logging"));
+        let set = upstreams
             .iter()
-            .map(|leg| leg.relay.server.request("logging/setLevel", &params));
+            .map(|upstream| upstream.relay.server.request("logging/setLevel", &params));
         let set = tokio::time::timeout(WITHIN, futures_util::future::join_all(set))
             .await
             .unwrap_or_default();
@@ -174,33 +176,35 @@ fn base(params: &[u8]) -> Vec<(String, String)> {
     written.collect()
 }
 
-async fn pages(leg: &UpstreamRelay, list: List, base: &[(String, String)]) -> Option<Pages> {
+async fn pages(upstream: &UpstreamRelay, list: List, base: &[(String, String)]) -> Option<Pages> {
     let params = |cursor: Option<&str>| {
         let members = base.iter().map(|(name, text)| format!("{}:{text}", quote(name)));
         let cursor = cursor.map(|cursor| format!("\"cursor\":{cursor}"));
         format!("{{{}}}", members.chain(cursor).collect::<Vec<_>>().join(","))
     };
-    let server = &leg.relay.server;
+    let server = &upstream.relay.server;
     if list == TOOLS {
-        return leg.list_tools(&params).await.ok();
+        return upstream.list_tools(&params).await.ok();
     }
     let pages = server.pages(list.method, list.member, &params);
     tokio::time::timeout(WITHIN, pages).await.ok()?.ok()
 }
 
 /// Caches a list of resources, so that it need not be fetched again to find an owner.
-fn remember(leg: &UpstreamRelay, list: List, pages: &Pages) {
+fn remember(upstream: &UpstreamRelay, list: List, pages: &Pages) {
     match list.member {
-        "resources" => open(&leg.offered).listed = Some(texts(pages, "uri").collect()),
-        "resourceTemplates" => open(&leg.offered).templates = Some(texts(pages, "uriTemplate").collect()),
+        "resources" => open(&upstream.offered).listed = Some(texts(pages, "uri").collect()),
+        "resourceTemplates" => {
+            open(&upstream.offered).templates = Some(texts(pages, "uriTemplate").collect())
+        }
         _ => {}
     }
 }
 
 /// Returns a tool as the policy lets the client see it.
-fn shown<'t>(leg: &UpstreamRelay, item: &'t RawValue) -> Option<Cow<'t, str>> {
+fn shown<'t>(upstream: &UpstreamRelay, item: &'t RawValue) -> Option<Cow<'t, str>> {
     let (name, listed) = definition(item)?;
-    leg.relay.shown(item, &name, listed.definition)
+    upstream.relay.shown(item, &name, listed.definition)
 }
 
 /// Returns one item as the client gets it, with the prefix in its name. An item that lacks a required name is left out.

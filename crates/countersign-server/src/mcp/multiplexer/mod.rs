@@ -6,7 +6,7 @@
 //! server. A message whose server is ambiguous is refused (X42). Not here: rulings and waiting. The relay of each
 //! server does that as if it were the only one.
 //!
-//! `servers` reads the file, `leg` is one upstream, `client` and `server` handle the two directions, `greet` and
+//! `servers` reads the file, `upstream` is one server, `client` and `server` handle the two directions, `greet` and
 //! `lists` ask all servers, `subscribe` subscribes at all of them, `route` remembers which request went where,
 //! `restart` restarts a server.
 
@@ -61,7 +61,7 @@ pub struct Multiplexer {
     pub gateway: Arc<Gateway>,
     /// Identity of the client.
     pub who: Who,
-    legs: Legs,
+    upstreams: Upstreams,
     /// Processes of servers, by the server's number.
     children: Mutex<HashMap<usize, Child>>,
     /// Delays restarts of servers that ended by themselves.
@@ -78,19 +78,22 @@ pub struct Multiplexer {
 }
 
 /// All upstreams by number. A restart replaces one in its place.
-struct Legs(Vec<(Spec, Mutex<Arc<UpstreamRelay>>)>);
+struct Upstreams(Vec<(Spec, Mutex<Arc<UpstreamRelay>>)>);
 
-impl Legs {
+impl Upstreams {
     fn len(&self) -> usize {
         self.0.len()
     }
 
     fn all(&self) -> Vec<Arc<UpstreamRelay>> {
-        self.0.iter().map(|(_, leg)| open(leg).clone()).collect()
+        self.0
+            .iter()
+            .map(|(_, upstream)| open(upstream).clone())
+            .collect()
     }
 
     fn get(&self, number: usize) -> Option<Arc<UpstreamRelay>> {
-        self.0.get(number).map(|(_, leg)| open(leg).clone())
+        self.0.get(number).map(|(_, upstream)| open(upstream).clone())
     }
 
     /// Returns how to connect to a server.
@@ -99,9 +102,9 @@ impl Legs {
     }
 
     /// Puts a new process in the place of one that ended.
-    fn replace(&self, number: usize, leg: Arc<UpstreamRelay>) {
+    fn replace(&self, number: usize, upstream: Arc<UpstreamRelay>) {
         if let Some((_, place)) = self.0.get(number) {
-            *open(place) = leg;
+            *open(place) = upstream;
         }
     }
 }
@@ -131,23 +134,28 @@ impl Multiplexer {
 
     /// Returns the current servers.
     pub fn servers(&self) -> Vec<Arc<Server>> {
-        let legs = self.legs.all();
-        legs.iter().map(|leg| leg.relay.server.clone()).collect()
+        let upstreams = self.upstreams.all();
+        upstreams
+            .iter()
+            .map(|upstream| upstream.relay.server.clone())
+            .collect()
     }
 
     /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.
     pub async fn left(&self) {
-        for leg in self.legs.all() {
-            leg.relay.left().await;
+        for upstream in self.upstreams.all() {
+            upstream.relay.left().await;
         }
         self.tasks.close();
         // Do not wait long for a server that is slow to initialize.
         let _ = tokio::time::timeout(LAST_ANSWERS, self.tasks.wait()).await;
     }
 
-    fn leg(&self, name: &str) -> Option<(usize, Arc<UpstreamRelay>)> {
-        let legs = self.legs.all().into_iter().enumerate();
-        legs.into_iter().find(|(_, leg)| leg.name() == name)
+    fn upstream(&self, name: &str) -> Option<(usize, Arc<UpstreamRelay>)> {
+        let upstreams = self.upstreams.all().into_iter().enumerate();
+        upstreams
+            .into_iter()
+            .find(|(_, upstream)| upstream.name() == name)
     }
 }
 

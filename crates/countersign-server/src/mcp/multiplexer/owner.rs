@@ -25,9 +25,9 @@ impl Multiplexer {
 
     async fn to_owner(self: Arc<Self>, uri: &str, asked: ClientRequest) -> Option<Routed> {
         match self.owner(uri).await {
-            Ok(leg) => {
+            Ok(upstream) => {
                 let bytes = asked.frame.line.clone();
-                self.route_now(leg, bytes, asked).await
+                self.route_now(upstream, bytes, asked).await
             }
             Err(problem) => {
                 asked.refuse(wire::INVALID_PARAMS, &problem).await;
@@ -38,21 +38,24 @@ impl Multiplexer {
 
     /// Returns the one server that offers a URI, or why there is none.
     pub(super) async fn owner(&self, uri: &str) -> Result<usize, String> {
-        let legs = self.legs.all();
-        let with_resources = legs.iter().enumerate().filter(|(_, leg)| leg.can("resources"));
+        let upstreams = self.upstreams.all();
+        let with_resources = upstreams
+            .iter()
+            .enumerate()
+            .filter(|(_, upstream)| upstream.can("resources"));
         let with_resources: Vec<_> = with_resources.collect();
-        futures_util::future::join_all(with_resources.iter().map(|(_, leg)| look(leg))).await;
-        let has = |(_, leg): &&(usize, &Arc<UpstreamRelay>)| open(&leg.offered).has(uri);
+        futures_util::future::join_all(with_resources.iter().map(|(_, upstream)| look(upstream))).await;
+        let has = |(_, upstream): &&(usize, &Arc<UpstreamRelay>)| open(&upstream.offered).has(uri);
         let owners: Vec<_> = with_resources.iter().filter(has).collect();
         match (owners.as_slice(), with_resources.as_slice()) {
-            ([(leg, _)], _) => Ok(*leg),
+            ([(upstream, _)], _) => Ok(*upstream),
             // With only one candidate there is nothing to guess.
-            ([], [(leg, _)]) => Ok(*leg),
+            ([], [(upstream, _)]) => Ok(*upstream),
             ([], _) => Err(format!("none of the servers offers `{uri}`")),
             (owners, _) => {
                 let names: Vec<String> = owners
                     .iter()
-                    .map(|(_, leg)| format!("`{}`", leg.name()))
+                    .map(|(_, upstream)| format!("`{}`", upstream.name()))
                     .collect();
                 Err(format!(
                     "`{uri}` is offered by {}, so it is not clear which is meant",
@@ -72,14 +75,14 @@ impl Multiplexer {
         match named {
             Some([Some(place), None]) => {
                 let name = text(place).unwrap_or_default();
-                let Some((leg, own)) = self.named(&name) else {
+                let Some((upstream, own)) = self.named(&name) else {
                     asked
                         .refuse(wire::INVALID_PARAMS, &format!("there is no prompt `{name}`"))
                         .await;
                     return None;
                 };
                 let bytes = asked.with(place, own);
-                self.route_now(leg, bytes, asked).await
+                self.route_now(upstream, bytes, asked).await
             }
             Some([None, Some(uri)]) => {
                 let uri = text(uri).unwrap_or_default();
@@ -107,9 +110,9 @@ impl Multiplexer {
             false => known,
         };
         match owners.as_slice() {
-            [leg] => {
+            [upstream] => {
                 let bytes = asked.frame.line.clone();
-                self.route_now(*leg, bytes, asked).await
+                self.route_now(*upstream, bytes, asked).await
             }
             [] => {
                 asked.refuse(wire::INVALID_PARAMS, "there is no such task").await;
@@ -125,8 +128,8 @@ impl Multiplexer {
 
     /// Asks all servers for a task that was not created through us, and returns those that have it.
     async fn who_has_task(&self, task: &str) -> Vec<usize> {
-        let ask = async |(number, leg): (usize, &Arc<UpstreamRelay>)| {
-            let server = &leg.relay.server;
+        let ask = async |(number, upstream): (usize, &Arc<UpstreamRelay>)| {
+            let server = &upstream.relay.server;
             let meta = server.meta().map(|meta| format!(",\"_meta\":{{{meta}}}"));
             let params = format!("{{\"taskId\":{}{}}}", quote(task), meta.unwrap_or_default());
             let answer = server.request("tasks/get", &params).await;
@@ -134,25 +137,28 @@ impl Multiplexer {
                 .is_ok_and(|answer| answer.result.is_some())
                 .then_some(number)
         };
-        let legs = self.legs.all();
-        let with_tasks = legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
+        let upstreams = self.upstreams.all();
+        let with_tasks = upstreams
+            .iter()
+            .enumerate()
+            .filter(|(_, upstream)| upstream.is_ready());
         let asked = futures_util::future::join_all(with_tasks.map(ask));
         let found = tokio::time::timeout(super::lists::WITHIN, asked)
             .await
             .unwrap_or_default();
         let found: Vec<usize> = found.into_iter().flatten().collect();
-        for leg in &found {
-            open(&self.routes).task(task, *leg);
+        for upstream in &found {
+            open(&self.routes).task(task, *upstream);
         }
         found
     }
 
     /// Remembers resource links and task ids in a server's response, which the client may use later.
-    pub(super) fn learn_from(&self, number: usize, leg: &UpstreamRelay, frame: &Frame) {
+    pub(super) fn learn_from(&self, number: usize, upstream: &UpstreamRelay, frame: &Frame) {
         let (Kind::Response { .. }, Some(result)) = (&frame.kind, frame.part(&frame.result)) else {
             return;
         };
-        open(&leg.offered).learn(result);
+        open(&upstream.offered).learn(result);
         let Ok([task, own]) = pick(result, ["task", "taskId"]) else {
             return;
         };
@@ -167,25 +173,25 @@ impl Multiplexer {
 }
 
 /// Fetches a server's resources and templates, if they are not known.
-async fn look(leg: &UpstreamRelay) {
+async fn look(upstream: &UpstreamRelay) {
     let (knows_listed, knows_templates) = {
-        let offered = open(&leg.offered);
+        let offered = open(&upstream.offered);
         (offered.listed.is_some(), offered.templates.is_some())
     };
-    let server = &leg.relay.server;
+    let server = &upstream.relay.server;
     let params: &Params<'_> = &|cursor| server.listing(cursor);
-    if !knows_listed && let Some(pages) = asked(leg, "resources/list", "resources", params).await {
-        open(&leg.offered).listed = Some(texts(&pages, "uri").collect());
+    if !knows_listed && let Some(pages) = asked(upstream, "resources/list", "resources", params).await {
+        open(&upstream.offered).listed = Some(texts(&pages, "uri").collect());
     }
     if !knows_templates
-        && let Some(pages) = asked(leg, "resources/templates/list", "resourceTemplates", params).await
+        && let Some(pages) = asked(upstream, "resources/templates/list", "resourceTemplates", params).await
     {
-        open(&leg.offered).templates = Some(texts(&pages, "uriTemplate").collect());
+        open(&upstream.offered).templates = Some(texts(&pages, "uriTemplate").collect());
     }
 }
 
-async fn asked(leg: &UpstreamRelay, method: &str, member: &str, params: &Params<'_>) -> Option<Pages> {
-    let pages = leg.relay.server.pages(method, member, params);
+async fn asked(upstream: &UpstreamRelay, method: &str, member: &str, params: &Params<'_>) -> Option<Pages> {
+    let pages = upstream.relay.server.pages(method, member, params);
     tokio::time::timeout(super::lists::WITHIN, pages).await.ok()?.ok()
 }
 

@@ -23,8 +23,8 @@ impl Multiplexer {
     /// Restarts a server after its backoff. Returns `None` if the server is remote, was never ready, keeps ending, or
     /// is no longer needed.
     pub(super) async fn start_again(self: &Arc<Self>, number: usize) -> Option<Source> {
-        let old = self.legs.get(number)?;
-        let spec = self.legs.spec(number)?;
+        let old = self.upstreams.get(number)?;
+        let spec = self.upstreams.spec(number)?;
         if let Some(child) = self.take_child(number) {
             self.backoff.ended(&spec.name, old.began.elapsed());
             tokio::spawn(child.end());
@@ -63,8 +63,10 @@ impl Multiplexer {
     /// Returns true if a server that just ended may be restarted.
     pub(super) fn may_come_back(&self, number: usize) -> bool {
         let is_command = |spec: &Spec| matches!(spec.at, At::Command(_));
-        let may_come = |leg: Arc<UpstreamRelay>| leg.was_ready() || self.backoff.ends(leg.name()) > 0;
-        self.legs.spec(number).is_some_and(is_command) && self.legs.get(number).is_some_and(may_come)
+        let may_come =
+            |upstream: Arc<UpstreamRelay>| upstream.was_ready() || self.backoff.ends(upstream.name()) > 0;
+        self.upstreams.spec(number).is_some_and(is_command)
+            && self.upstreams.get(number).is_some_and(may_come)
     }
 
     fn take_child(&self, number: usize) -> Option<Child> {
@@ -77,7 +79,7 @@ impl Multiplexer {
         old: &UpstreamRelay,
         connection: Connection,
     ) -> Option<Source> {
-        let leg = Arc::new(UpstreamRelay::after(old, connection.upstream));
+        let upstream = Arc::new(UpstreamRelay::after(old, connection.upstream));
         if let Some(child) = connection.child {
             open(&self.children).insert(number, child);
         }
@@ -88,55 +90,60 @@ impl Multiplexer {
             }
             return None;
         }
-        self.legs.replace(number, leg.clone());
+        self.upstreams.replace(number, upstream.clone());
         let switch = self.clone();
         let meta = old.relay.server.meta();
-        tokio::spawn(async move { switch.greet_again(number, leg, meta).await });
+        tokio::spawn(async move { switch.greet_again(number, upstream, meta).await });
         Some(connection.source)
     }
 
     /// Repeats the client's handshake with a new process, and notifies the client.
-    async fn greet_again(self: Arc<Self>, number: usize, leg: Arc<UpstreamRelay>, meta: Option<Arc<str>>) {
-        let server = &leg.relay.server;
-        let greeting = open(&leg.relay.client).greeting.clone();
+    async fn greet_again(
+        self: Arc<Self>,
+        number: usize,
+        upstream: Arc<UpstreamRelay>,
+        meta: Option<Arc<str>>,
+    ) {
+        let server = &upstream.relay.server;
+        let greeting = open(&upstream.relay.client).greeting.clone();
         match (greeting, meta) {
             (Some(greeting), _) => {
                 let answer =
                     tokio::time::timeout(GREETS_WITHIN, server.request("initialize", &greeting)).await;
                 let result = answer.ok().and_then(Result::ok);
                 let Some(result) = result.and_then(|answer| answer.shared(&answer.result)) else {
-                    leg.out("it was started again and does not answer the greeting");
+                    upstream.out("it was started again and does not answer the greeting");
                     // The reader of its output notices the end and starts another process.
                     if let Some(child) = self.take_child(number) {
-                        self.backoff.ended(leg.name(), leg.began.elapsed());
+                        self.backoff.ended(upstream.name(), upstream.began.elapsed());
                         let _ = child.end().await;
                     }
                     return;
                 };
                 let capabilities = capabilities(&result);
-                *open(&leg.greeted) = Some(result);
-                leg.ready(Some(capabilities.into()));
+                *open(&upstream.greeted) = Some(result);
+                upstream.ready(Some(capabilities.into()));
             }
             (None, Some(meta)) => {
                 server.speaks(meta);
-                leg.ready(None);
+                upstream.ready(None);
             }
             (None, None) => return,
         }
         let initialized = open(&self.greeting).initialized.clone();
         if let Some(initialized) = initialized
-            && leg.is_to_be_welcomed()
+            && upstream.is_to_be_welcomed()
         {
             self.welcome(number, initialized).await;
         }
         if let Err(error) = self.gateway.resume(server).await {
             tracing::warn!("what was left open cannot be taken up: {error}");
         }
-        self.subscribe_again(number, &leg).await;
+        self.subscribe_again(number, &upstream).await;
         output::beside(&format!(
             "countersign: the server `{}` was started again",
-            leg.name()
+            upstream.name()
         ));
-        self.say(self.changes(number, &lists_of(&leg), false)).await;
+        self.say(self.changes(number, &lists_of(&upstream), false)).await;
     }
 }

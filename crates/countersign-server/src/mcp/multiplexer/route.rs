@@ -29,7 +29,7 @@ pub struct Routes {
 
 /// A request of the client without a response yet.
 struct Route {
-    leg: usize,
+    upstream: usize,
     /// Whether the request was sent to the server; until then it waits for its ruling.
     is_sent: bool,
 }
@@ -42,13 +42,13 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn add(&mut self, word: &str, leg: usize) {
+    fn add(&mut self, word: &str, upstream: usize) {
         let whose = self.whose.entry(word.to_owned()).or_default();
         if whose.is_empty() {
             self.order.push_back(word.to_owned());
         }
-        if !whose.contains(&leg) {
-            whose.push(leg);
+        if !whose.contains(&upstream) {
+            whose.push(upstream);
         }
         if self.order.len() > MOST
             && let Some(oldest) = self.order.pop_front()
@@ -57,9 +57,9 @@ impl Remembered {
         }
     }
 
-    fn replace(&mut self, word: &str, leg: usize) {
-        self.add(word, leg);
-        self.whose.insert(word.to_owned(), vec![leg]);
+    fn replace(&mut self, word: &str, upstream: usize) {
+        self.add(word, upstream);
+        self.whose.insert(word.to_owned(), vec![upstream]);
     }
 
     fn whose(&self, word: &str) -> &[usize] {
@@ -69,11 +69,14 @@ impl Remembered {
 
 impl Routes {
     /// Registers a request to a server. Returns false if one with this id is in flight.
-    pub fn begin(&mut self, id: &Id, leg: usize) -> bool {
+    pub fn begin(&mut self, id: &Id, upstream: usize) -> bool {
         if self.requests.contains_key(id) {
             return false;
         }
-        let route = Route { leg, is_sent: false };
+        let route = Route {
+            upstream,
+            is_sent: false,
+        };
         self.requests.insert(id.clone(), route);
         true
     }
@@ -95,22 +98,22 @@ impl Routes {
     }
 
     /// Returns the server that has a request.
-    pub fn leg(&self, id: &Id) -> Option<usize> {
-        self.requests.get(id).map(|route| route.leg)
+    pub fn upstream(&self, id: &Id) -> Option<usize> {
+        self.requests.get(id).map(|route| route.upstream)
     }
 
     /// Removes a request if this server may answer it. Returns false if it may not.
-    pub fn answered(&mut self, id: &Id, leg: usize) -> bool {
+    pub fn answered(&mut self, id: &Id, upstream: usize) -> bool {
         let is_its = self
             .requests
             .get(id)
-            .is_some_and(|route| route.leg == leg && route.is_sent);
+            .is_some_and(|route| route.upstream == upstream && route.is_sent);
         is_its && self.requests.remove(id).is_some()
     }
 
     /// Removes and returns all requests that were sent to a server which will not answer.
-    pub fn lost(&mut self, leg: usize) -> Vec<Id> {
-        let is_lost = |route: &Route| route.leg == leg && route.is_sent;
+    pub fn lost(&mut self, upstream: usize) -> Vec<Id> {
+        let is_lost = |route: &Route| route.upstream == upstream && route.is_sent;
         let lost: Vec<Id> = self
             .requests
             .iter()
@@ -122,19 +125,19 @@ impl Routes {
     }
 
     /// Registers the progress token, as JSON, of a request to this server.
-    pub fn token(&mut self, token: &str, leg: usize) {
-        self.tokens.replace(token, leg);
+    pub fn token(&mut self, token: &str, upstream: usize) {
+        self.tokens.replace(token, upstream);
     }
 
     /// Returns true if a progress token is registered for another server only.
-    pub fn is_of_another(&self, token: &str, leg: usize) -> bool {
+    pub fn is_of_another(&self, token: &str, upstream: usize) -> bool {
         let whose = self.tokens.whose(token);
-        !whose.is_empty() && !whose.contains(&leg)
+        !whose.is_empty() && !whose.contains(&upstream)
     }
 
     /// Registers that a server has a task of this id.
-    pub fn task(&mut self, task: &str, leg: usize) {
-        self.tasks.add(task, leg);
+    pub fn task(&mut self, task: &str, upstream: usize) {
+        self.tasks.add(task, upstream);
     }
 
     /// Returns the servers that have a task of this id.
@@ -171,13 +174,13 @@ impl Routed {
     pub fn to_one(
         switch: Arc<Multiplexer>,
         id: Id,
-        (number, leg): (usize, Arc<UpstreamRelay>),
+        (number, upstream): (usize, Arc<UpstreamRelay>),
         line: OneLine,
     ) -> Routed {
         Routed {
             switch,
             id,
-            to: vec![(number, leg, line)],
+            to: vec![(number, upstream, line)],
             is_single: true,
         }
     }
@@ -185,7 +188,7 @@ impl Routed {
     /// Creates a request for several servers; their answers are merged elsewhere.
     pub fn to_several(switch: Arc<Multiplexer>, id: Id, to: Vec<(usize, OneLine)>) -> Routed {
         let to = to.into_iter();
-        let to = to.filter_map(|(number, line)| Some((number, switch.legs.get(number)?, line)));
+        let to = to.filter_map(|(number, line)| Some((number, switch.upstreams.get(number)?, line)));
         let to = to.collect();
         Routed {
             switch,
@@ -200,13 +203,13 @@ impl Routed {
         if self.is_single && !open(&self.switch.routes).sent(&self.id) {
             return;
         }
-        for (number, leg, line) in self.to {
+        for (number, upstream, line) in self.to {
             if !self.is_single {
-                leg.relay.forwards(&self.id);
+                upstream.relay.forwards(&self.id);
             }
-            let is_gone = leg.relay.server.send(line).await.is_err();
+            let is_gone = upstream.relay.server.send(line).await.is_err();
             if is_gone && open(&self.switch.routes).answered(&self.id, number) {
-                let problem = format!("the server `{}` is gone", leg.name());
+                let problem = format!("the server `{}` is gone", upstream.name());
                 let _ = back
                     .send(wire::error(Some(self.id.as_json()), wire::INTERNAL, &problem))
                     .await;

@@ -27,13 +27,13 @@ pub enum End {
 impl Multiplexer {
     /// Handles what came from a server. Returns the messages for the client.
     pub(super) fn hear_server(&self, number: usize, heard: Heard) -> Vec<OneLine> {
-        let Some(leg) = self.legs.get(number) else {
+        let Some(upstream) = self.upstreams.get(number) else {
             return Vec::new();
         };
         match heard {
-            Heard::Message(read) => self.message(number, &leg, read),
+            Heard::Message(read) => self.message(number, &upstream, read),
             Heard::Lost(id, why) if is_own(&id) => {
-                leg.relay.server.lost(&id, why);
+                upstream.relay.server.lost(&id, why);
                 Vec::new()
             }
             Heard::Lost(id, lost) => {
@@ -43,7 +43,7 @@ impl Multiplexer {
                     wire::error(
                         Some(id.as_json()),
                         wire::INTERNAL,
-                        &format!("`{}`: {why}", leg.name()),
+                        &format!("`{}`: {why}", upstream.name()),
                     )
                 };
                 is_its.then(answer).into_iter().collect()
@@ -51,47 +51,47 @@ impl Multiplexer {
         }
     }
 
-    fn message(&self, number: usize, leg: &UpstreamRelay, read: Read) -> Vec<OneLine> {
-        let heard = leg.relay.hear_server(read);
+    fn message(&self, number: usize, upstream: &UpstreamRelay, read: Read) -> Vec<OneLine> {
+        let heard = upstream.relay.hear_server(read);
         let Some(frame) = heard.and_then(|line| Frame::again(line).ok()) else {
             return Vec::new();
         };
-        self.note_change(leg, &frame);
+        self.note_change(upstream, &frame);
         self.on_subscription(number, &frame)
-            .unwrap_or_else(|| self.translated(number, leg, frame).into_iter().collect())
+            .unwrap_or_else(|| self.translated(number, upstream, frame).into_iter().collect())
     }
 
     /// Drops cached lists of a server when it announces a change.
-    fn note_change(&self, leg: &UpstreamRelay, frame: &Frame) {
+    fn note_change(&self, upstream: &UpstreamRelay, frame: &Frame) {
         if let Kind::Notification { method } = &frame.kind {
             match method.as_str() {
-                "notifications/tools/list_changed" => leg.changed(),
-                "notifications/resources/list_changed" => open(&leg.offered).changed(),
+                "notifications/tools/list_changed" => upstream.changed(),
+                "notifications/resources/list_changed" => open(&upstream.offered).changed(),
                 _ => {}
             }
         }
     }
 
     /// Returns a message with the ids that the client knows; `None` if the server has no right to send it.
-    fn translated(&self, number: usize, leg: &UpstreamRelay, frame: Frame) -> Option<OneLine> {
+    fn translated(&self, number: usize, upstream: &UpstreamRelay, frame: Frame) -> Option<OneLine> {
         let params = frame.part(&frame.params).unwrap_or_default();
         match &frame.kind {
-            Kind::Request { .. } => Some(asked_by(leg.name(), &frame)),
+            Kind::Request { .. } => Some(asked_by(upstream.name(), &frame)),
             Kind::Response { id } => {
                 // An error about an unreadable message names no request.
                 let is_about_none = id.as_json() == "null";
                 if !is_about_none && !open(&self.routes).answered(id, number) {
-                    let name = leg.name();
+                    let name = upstream.name();
                     output::beside(&format!(
                         "countersign: `{name}` answered what it was not asked; not passed on"
                     ));
                     return None;
                 }
-                self.learn_from(number, leg, &frame);
+                self.learn_from(number, upstream, &frame);
                 Some(frame.line)
             }
             Kind::Notification { method } => match method.as_str() {
-                "notifications/cancelled" => Some(with_foreign(leg.name(), &frame, params, "requestId")),
+                "notifications/cancelled" => Some(with_foreign(upstream.name(), &frame, params, "requestId")),
                 "notifications/progress" => {
                     let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
                     let is_its =
@@ -105,23 +105,23 @@ impl Multiplexer {
 
     /// Handles a server's end. Returns errors for its open requests and notifications that its lists changed.
     pub(super) fn gone(&self, number: usize, end: End) -> Vec<OneLine> {
-        let Some(leg) = self.legs.get(number) else {
+        let Some(upstream) = self.upstreams.get(number) else {
             return Vec::new();
         };
-        let lists = lists_of(&leg);
-        leg.relay.server.gone();
+        let lists = lists_of(&upstream);
+        upstream.relay.server.gone();
         let lost = open(&self.routes).lost(number);
-        let problem = format!("the server `{}` ended before it answered", leg.name());
+        let problem = format!("the server `{}` ended before it answered", upstream.name());
         let answers = lost
             .iter()
             .map(|id| wire::error(Some(id.as_json()), wire::INTERNAL, &problem));
         if end == End::Ours {
             return answers.collect();
         }
-        self.gateway.server_ended(&leg.relay.server);
-        match leg.is_new() {
-            true => leg.out(&format!("it ended before it was ready; {HINT}")),
-            false => leg.out("it has ended"),
+        self.gateway.server_ended(&upstream.relay.server);
+        match upstream.is_new() {
+            true => upstream.out(&format!("it ended before it was ready; {HINT}")),
+            false => upstream.out("it has ended"),
         };
         let is_over = !self.may_come_back(number);
         answers.chain(self.changes(number, &lists, is_over)).collect()
@@ -157,9 +157,9 @@ impl Multiplexer {
 }
 
 /// Returns the lists that change when this server comes or goes.
-pub fn lists_of(leg: &UpstreamRelay) -> Vec<&'static str> {
+pub fn lists_of(upstream: &UpstreamRelay) -> Vec<&'static str> {
     let lists = ["tools", "prompts", "resources"].into_iter();
-    lists.filter(|list| leg.can(list)).collect()
+    lists.filter(|list| upstream.can(list)).collect()
 }
 
 /// Rewrites the id and the progress token of a server's request to `SERVER:ID`.

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::connection::{Connection, Source};
 use super::server::End;
 use super::upstream::{Nowhere, UpstreamRelay};
-use super::{Greeting, Legs, Multiplexer, Spec, open};
+use super::{Greeting, Multiplexer, Spec, Upstreams, open};
 use crate::failure::{Exit, Failure};
 use crate::mcp::answer_history::Seen;
 use crate::mcp::backoff::Backoff;
@@ -51,7 +51,7 @@ impl Started {
     /// Creates a multiplexer in front of these servers.
     pub fn new(gateway: &Arc<Gateway>, who: &Who, connections: Connections) -> Started {
         let seen = Seen::default();
-        let (mut legs, mut sources, mut children) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut upstreams, mut sources, mut children) = (Vec::new(), Vec::new(), HashMap::new());
         for (number, (spec, connection)) in connections.into_iter().enumerate() {
             let relay = |upstream| {
                 let server = Arc::new(Server::new(spec.name.clone(), upstream));
@@ -62,21 +62,21 @@ impl Started {
                 Ok(connection) => {
                     sources.push((number, connection.source));
                     children.extend(connection.child.map(|child| (number, child)));
-                    let leg = relay(connection.upstream);
-                    legs.push((spec, Mutex::new(Arc::new(leg))));
+                    let upstream = relay(connection.upstream);
+                    upstreams.push((spec, Mutex::new(Arc::new(upstream))));
                 }
                 Err(failure) => {
-                    let leg = relay(Box::new(Nowhere));
-                    leg.relay.server.gone();
-                    leg.out(&failure.message);
-                    legs.push((spec, Mutex::new(Arc::new(leg))));
+                    let upstream = relay(Box::new(Nowhere));
+                    upstream.relay.server.gone();
+                    upstream.out(&failure.message);
+                    upstreams.push((spec, Mutex::new(Arc::new(upstream))));
                 }
             }
         }
         let switch = Multiplexer {
             gateway: gateway.clone(),
             who: who.clone(),
-            legs: Legs(legs),
+            upstreams: Upstreams(upstreams),
             children: Mutex::new(children),
             backoff: Backoff::default(),
             closing: CancellationToken::new(),
@@ -94,9 +94,12 @@ impl Started {
 
     /// Returns the connected servers, which may take over open calls of an earlier process.
     pub fn servers(&self) -> Vec<Arc<Server>> {
-        let mut reached = self.switch.legs.all();
-        reached.retain(|leg| !leg.is_out());
-        reached.iter().map(|leg| leg.relay.server.clone()).collect()
+        let mut reached = self.switch.upstreams.all();
+        reached.retain(|upstream| !upstream.is_out());
+        reached
+            .iter()
+            .map(|upstream| upstream.relay.server.clone())
+            .collect()
     }
 
     /// Returns a future that reads from all servers until the last has ended, and a handle that ends them.
@@ -162,7 +165,12 @@ impl Ends {
     /// Ends all servers at once. Returns an error exit only if no server was left in use.
     pub async fn end(self) -> Exit {
         self.switch.closing.cancel();
-        let was_alone = self.switch.legs.all().iter().all(|leg| leg.is_out());
+        let was_alone = self
+            .switch
+            .upstreams
+            .all()
+            .iter()
+            .all(|upstream| upstream.is_out());
         let children = std::mem::take(&mut *open(&self.switch.children));
         join_all(children.into_values().map(Child::end)).await;
         match was_alone {

@@ -69,12 +69,12 @@ impl Multiplexer {
             .ok()
             .and_then(|[all]| all);
         let to = self.addressed(&asked.frame, resources).await;
-        let legs: HashSet<usize> = to.iter().map(|(leg, _)| *leg).collect();
+        let upstreams: HashSet<usize> = to.iter().map(|(upstream, _)| *upstream).collect();
         let subscription = Subscription {
             raw_id: asked.raw_id(),
             wants: wants.collect(),
-            unclear: legs.clone(),
-            open: legs,
+            unclear: upstreams.clone(),
+            open: upstreams,
             requests: to.clone(),
             honoured: BTreeMap::new(),
             kept: Vec::new(),
@@ -110,19 +110,22 @@ impl Multiplexer {
         let mut owned: Vec<(usize, &str)> = Vec::new();
         for uri in uris {
             let text = serde_json::from_str::<String>(uri.get()).unwrap_or_default();
-            if let Ok(leg) = self.owner(&text).await {
-                owned.push((leg, uri.get()));
+            if let Ok(upstream) = self.owner(&text).await {
+                owned.push((upstream, uri.get()));
             }
         }
-        let legs = self.legs.all();
-        let ready = legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
+        let upstreams = self.upstreams.all();
+        let ready = upstreams
+            .iter()
+            .enumerate()
+            .filter(|(_, upstream)| upstream.is_ready());
         let request = |(number, _)| {
             let Some(all) = resources else {
                 return (number, frame.line.clone());
             };
             let its = owned
                 .iter()
-                .filter(|(leg, _)| *leg == number)
+                .filter(|(upstream, _)| *upstream == number)
                 .map(|(_, uri)| *uri);
             let its = format!("[{}]", its.collect::<Vec<_>>().join(","));
             let place = span(&frame.line, all.get());
@@ -231,8 +234,8 @@ impl Multiplexer {
         let Some(subscription) = ended else {
             return false;
         };
-        for leg in subscription.open {
-            self.pass(leg, cancelled.clone(), back).await;
+        for upstream in subscription.open {
+            self.pass(upstream, cancelled.clone(), back).await;
         }
         true
     }
@@ -247,21 +250,24 @@ impl Multiplexer {
     }
 
     /// Repeats the open subscriptions at a restarted server.
-    pub(super) async fn subscribe_again(&self, number: usize, leg: &UpstreamRelay) {
+    pub(super) async fn subscribe_again(&self, number: usize, upstream: &UpstreamRelay) {
         let requests: Vec<(Id, OneLine)> = {
             let all = open(&self.subscriptions);
             let open = all
                 .iter()
                 .filter(|(_, subscription)| subscription.open.contains(&number));
             let asked = open.flat_map(|(id, subscription)| {
-                let its = subscription.requests.iter().filter(|(leg, _)| *leg == number);
+                let its = subscription
+                    .requests
+                    .iter()
+                    .filter(|(upstream, _)| *upstream == number);
                 its.map(|(_, line)| (id.clone(), line.clone()))
             });
             asked.collect()
         };
         for (id, line) in requests {
-            leg.relay.forwards(&id);
-            let _ = leg.relay.server.send(line).await;
+            upstream.relay.forwards(&id);
+            let _ = upstream.relay.server.send(line).await;
         }
     }
 
