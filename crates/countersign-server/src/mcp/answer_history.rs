@@ -5,13 +5,14 @@
 //! answers may have been written by strangers.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use countersign::provenance::{Conversation, Message};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::frame::{Frame, Id, pick};
+use crate::mcp::lock;
 
 /// Maximum number of answers kept.
 const MOST_ANSWERS: usize = 200;
@@ -55,7 +56,7 @@ impl Seen {
 
     /// Registers a request whose answer is to be kept.
     pub fn ask(&self, id: &Id, asked: AwaitedAnswer) {
-        let mut all = open(&self.asked);
+        let mut all = lock(&self.asked);
         // A server that leaves this many unanswered will not answer them.
         if all.len() >= MOST_ASKED {
             all.clear();
@@ -65,12 +66,12 @@ impl Seen {
 
     /// Forgets a request that will not be answered.
     pub fn forget(&self, id: &Id) {
-        open(&self.asked).remove(id);
+        lock(&self.asked).remove(id);
     }
 
     /// Keeps an answer that is forwarded to the client.
     pub fn answered(&self, id: &Id, frame: &Frame) {
-        let Some(asked) = open(&self.asked).remove(id) else {
+        let Some(asked) = lock(&self.asked).remove(id) else {
             return;
         };
         match (frame.part(&frame.result), frame.part(&frame.error)) {
@@ -100,12 +101,12 @@ impl Seen {
         let messages: Vec<Message> = std::iter::once(Message::Agent { text: said })
             .chain(stated)
             .collect();
-        open(&self.answers).push(messages);
+        lock(&self.answers).push(messages);
     }
 
     /// Returns the history as a conversation; `None` if it is empty.
     pub fn conversation(&self) -> Option<Conversation> {
-        let answers = open(&self.answers);
+        let answers = lock(&self.answers);
         let messages = answers.all.iter().flatten().cloned();
         let messages: Vec<Message> = std::iter::once(Message::Unheard).chain(messages).collect();
         (messages.len() > 1).then_some(Conversation { messages })
@@ -162,10 +163,6 @@ fn pieces(content: &RawValue) -> String {
         .into_iter()
         .filter_map(|piece| piece.text.or_else(|| piece.resource?.text));
     texts.collect::<Vec<String>>().join("\n")
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -229,7 +226,7 @@ mod tests {
         for _ in 0..20 {
             seen.beside().saw(asked("{}"), large.as_bytes());
         }
-        let answers = open(&seen.answers);
+        let answers = lock(&seen.answers);
         assert!(answers.bytes <= MOST_BYTES, "{}", answers.bytes);
         assert_eq!(answers.all.len(), 4);
         assert_eq!(
@@ -266,6 +263,6 @@ mod tests {
         for number in 0..MOST_ASKED * 2 {
             seen.ask(&Id::own(&number.to_string()), asked("{}"));
         }
-        assert_eq!(open(&seen.asked).len(), MOST_ASKED);
+        assert_eq!(lock(&seen.asked).len(), MOST_ASKED);
     }
 }

@@ -4,7 +4,7 @@
 //! Approved calls are run from here, whether or not a client still waits.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use countersign::approval::{Approval, SharedApproval};
@@ -28,6 +28,7 @@ use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};
 use crate::links;
+use crate::mcp::lock;
 
 /// How many approvals are searched for the same call.
 pub const LOOKS_BACK: usize = 200;
@@ -311,7 +312,7 @@ impl Gateway {
             request.tool.clone(),
             request.arguments.clone(),
         );
-        let mut proposing = open(&self.proposing);
+        let mut proposing = lock(&self.proposing);
         if let Some(turn) = proposing.get(&key).and_then(Weak::upgrade) {
             return turn;
         }
@@ -340,7 +341,7 @@ impl Gateway {
     pub fn follow(self: &Arc<Self>, approval: &Approval, origin: Origin) {
         let id = approval.id;
         self.upstreams.remember(id, origin);
-        if !open(&self.followed).insert(id) {
+        if !lock(&self.followed).insert(id) {
             return;
         }
         let gateway = self.clone();
@@ -360,7 +361,7 @@ impl Gateway {
             if let Some(approval) = released {
                 gateway.run_released(approval).await;
             }
-            open(&gateway.followed).remove(&id);
+            lock(&gateway.followed).remove(&id);
             gateway.upstreams.forget(id);
         });
     }
@@ -424,7 +425,7 @@ impl Gateway {
 
     /// Returns the number of approvals that are being followed.
     pub fn open_calls(&self) -> usize {
-        open(&self.followed).len()
+        lock(&self.followed).len()
     }
 }
 
@@ -455,8 +456,4 @@ fn was_decided_or_waits(approval: &Approval) -> bool {
         .iter()
         .any(|call| matches!(call.because, Some(RefusalReason::Stale | RefusalReason::Voided)));
     matches!(approval.state, State::Pending | State::Approved | State::Denied) && !is_stale
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

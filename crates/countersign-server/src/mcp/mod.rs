@@ -48,7 +48,7 @@ mod upstreams;
 mod wire;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use countersign::decision::{Decider, Surface};
@@ -342,4 +342,9 @@ fn place_words(global: &Global) -> String {
         ..global.clone()
     };
     named.place_words()
+}
+
+/// Locks a mutex, also after a panic of a thread that held it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

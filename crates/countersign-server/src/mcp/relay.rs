@@ -9,7 +9,7 @@ mod ruling;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use countersign::approval::{Approval, SharedApproval};
 use countersign::decision::Decider;
@@ -31,6 +31,7 @@ use super::lines::Read;
 use super::one_line::OneLine;
 use super::server::{OWN, Server, is_own};
 use super::wire;
+use crate::mcp::lock;
 use crate::output;
 use forwarded::Forwarded;
 
@@ -196,12 +197,12 @@ impl Relay {
                 "tools/call" => return self.tool_call(&frame, back).await,
                 "tools/list" => {
                     self.heard(&frame);
-                    open(&self.lists).insert(id.clone(), Adds::Tools);
+                    lock(&self.lists).insert(id.clone(), Adds::Tools);
                     Some(frame.line)
                 }
                 "server/discover" => {
                     // A tool list that is still open under this id has to be extended all the same.
-                    open(&self.lists).entry(id.clone()).or_insert(Adds::Tasks);
+                    lock(&self.lists).entry(id.clone()).or_insert(Adds::Tasks);
                     Some(frame.line)
                 }
                 "initialize" => {
@@ -230,7 +231,7 @@ impl Relay {
                 _ => Some(frame.line),
             },
             // Some servers exit on a response to a request they never sent.
-            Kind::Response { id } if id.as_json() != "null" && !open(&self.asked).take(id) => {
+            Kind::Response { id } if id.as_json() != "null" && !lock(&self.asked).take(id) => {
                 output::beside("countersign: the client answered what it was not asked; not passed on");
                 None
             }
@@ -244,18 +245,18 @@ impl Relay {
 
     /// Registers a request id that goes to the server, which may answer it once.
     pub(super) fn forwards(&self, id: &Id) {
-        open(&self.forwarded).add(id);
+        lock(&self.forwarded).add(id);
     }
 
     /// Forgets all requests that the server has not answered, and returns their ids.
     pub fn take_unanswered(&self) -> Vec<Id> {
-        open(&self.forwarded).take_all()
+        lock(&self.forwarded).take_all()
     }
 
     /// Removes a request id from those that the server may still answer.
     pub fn forget(&self, id: Option<&Id>) {
         if let Some(id) = id {
-            open(&self.forwarded).take(id);
+            lock(&self.forwarded).take(id);
         }
     }
 
@@ -270,12 +271,12 @@ impl Relay {
             Kind::Notification { method } if method == "notifications/tools/list_changed" => {
                 self.server.tools.changed();
             }
-            Kind::Request { id, .. } => open(&self.asked).add(id),
+            Kind::Request { id, .. } => lock(&self.asked).add(id),
             // An error about an unreadable message names no request.
             Kind::Response { id } if id.as_json() == "null" => {}
             Kind::Response { id } => {
                 // Some clients take `"1"` for an answer to 1, and would then read a tool list that we did not check.
-                let Some(others) = open(&self.forwarded).take_one(id) else {
+                let Some(others) = lock(&self.forwarded).take_one(id) else {
                     let name = &self.server.name;
                     output::beside(&format!(
                         "countersign: `{name}` answered what it was not asked; not passed on"
@@ -285,9 +286,9 @@ impl Relay {
                 self.seen.answered(id, &frame);
                 self.passed_answered(id, &frame);
                 let adds = match others {
-                    0 => open(&self.lists).remove(id),
+                    0 => lock(&self.lists).remove(id),
                     // Two requests share this id: the content tells whether the answer is a tool list.
-                    _ => open(&self.lists).get(id).copied().filter(|_| has_tools(&frame)),
+                    _ => lock(&self.lists).get(id).copied().filter(|_| has_tools(&frame)),
                 };
                 if frame.part(&frame.result).is_some_and(speaks_for_us) {
                     output::beside(&format!(
@@ -329,7 +330,7 @@ impl Relay {
             tokio::spawn(async move { server.send(refusal).await });
         }
         let mut answers = seems.answers().iter();
-        let id = answers.find(|id| open(&self.forwarded).take(id))?;
+        let id = answers.find(|id| lock(&self.forwarded).take(id))?;
         self.seen.forget(id);
         self.passed_ended(id, Outcome::Unknown(why.clone()));
         self.forget_list(id);
@@ -339,7 +340,7 @@ impl Relay {
     /// Forgets a request whose answer could not be read. If it was a list of tools, the tools of the previous list are
     /// forgotten too.
     pub(super) fn forget_list(&self, id: &Id) {
-        if let Some(Adds::Tools) = open(&self.lists).remove(id) {
+        if let Some(Adds::Tools) = lock(&self.lists).remove(id) {
             self.server.tools.not_listed();
         }
     }
@@ -366,7 +367,7 @@ impl Relay {
 
     /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.
     pub async fn left(&self) {
-        for (_, waiting) in open(&self.waiting).drain() {
+        for (_, waiting) in lock(&self.waiting).drain() {
             waiting.cancelled.cancel();
         }
         self.answers.close();
@@ -376,7 +377,7 @@ impl Relay {
     /// Delivers the client's answer to a request of ours. Responses with our ids never go to the server.
     fn answered(&self, frame: Frame) {
         let question = match &frame.kind {
-            Kind::Response { id } => open(&self.questions).remove(id),
+            Kind::Response { id } => lock(&self.questions).remove(id),
             _ => None,
         };
         if let Some(question) = question {
@@ -391,17 +392,17 @@ impl Relay {
 
     /// Registers where the answer to a request of ours goes.
     pub(super) fn expects(&self, id: Id, answer: oneshot::Sender<Frame>) {
-        open(&self.questions).insert(id, answer);
+        lock(&self.questions).insert(id, answer);
     }
 
     /// Forgets a request of ours.
     pub(super) fn expects_no_more(&self, id: &Id) {
-        open(&self.questions).remove(id);
+        lock(&self.questions).remove(id);
     }
 
     /// Returns the capabilities that the client declared when it connected.
     pub(super) fn capabilities(&self) -> Option<String> {
-        open(&self.client).capabilities.clone()
+        lock(&self.client).capabilities.clone()
     }
 
     fn greet(&self, frame: &Frame) {
@@ -411,7 +412,7 @@ impl Relay {
         let Ok([info, capabilities]) = pick(params, ["clientInfo", "capabilities"]) else {
             return;
         };
-        *open(&self.client) = Client {
+        *lock(&self.client) = Client {
             name: info.and_then(|info| name_of(info.get().as_bytes())),
             capabilities: capabilities.map(|capabilities| capabilities.get().to_owned()),
             greeting: Some(String::from_utf8_lossy(params).into_owned()),
@@ -430,7 +431,7 @@ impl Relay {
             return;
         };
         self.server.speaks(meta.clone());
-        *open(&self.client) = Client {
+        *lock(&self.client) = Client {
             name: says.client.clone(),
             capabilities: says.capabilities.clone(),
             greeting: None,
@@ -453,7 +454,7 @@ impl Relay {
     }
 
     fn agent(&self) -> Agent {
-        let said = open(&self.client).name.clone().filter(|_| !self.who.is_named);
+        let said = lock(&self.client).name.clone().filter(|_| !self.who.is_named);
         let said = said.and_then(|name| Agent::new(name).ok());
         said.unwrap_or_else(|| self.who.agent.clone())
     }
@@ -474,7 +475,7 @@ impl Relay {
 
     /// Returns how long a call of this client is held open.
     pub fn holds_for(&self) -> std::time::Duration {
-        self.gateway.settings.hold(open(&self.client).name.as_deref())
+        self.gateway.settings.hold(lock(&self.client).name.as_deref())
     }
 }
 
@@ -515,8 +516,4 @@ pub fn refusal(frame: &Frame) -> Option<OneLine> {
         "countersign: a message of the client was not passed on: {problem}"
     ));
     Some(wire::error(id.map(Id::as_json), wire::INVALID_REQUEST, &problem))
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@
 //! process kept in memory is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncRead;
@@ -25,6 +25,7 @@ use super::server::Server;
 use super::{builtin_tools, ended_at_once, next, wire};
 use crate::duration;
 use crate::failure::Exit;
+use crate::mcp::lock;
 use crate::output;
 
 /// How long a restarted server may take to answer `initialize`.
@@ -282,8 +283,4 @@ async fn greet(relay: &Relay, old: &Relay) -> bool {
 fn is_our_tool(frame: &Frame) -> bool {
     let params = frame.part(&frame.params).unwrap_or_default();
     name_of(params).is_some_and(|name| builtin_tools::is_own(&name))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

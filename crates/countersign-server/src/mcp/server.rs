@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
@@ -23,6 +23,7 @@ use super::one_line::OneLine;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
+use crate::mcp::lock;
 use crate::output;
 
 /// Prefix of our request ids; clients and servers may not use it.
@@ -188,7 +189,7 @@ impl Server {
     /// Marks the server as gone; requests of ours that wait for an answer fail.
     pub fn gone(&self) {
         self.stage.send_replace(Stage::Gone);
-        open(&self.own).clear();
+        lock(&self.own).clear();
     }
 
     /// Returns true if the server is gone.
@@ -210,13 +211,13 @@ impl Server {
 
     /// Remembers the protocol members of the client's `_meta`, for our own requests, and marks the server as ready.
     pub fn speaks(&self, meta: Arc<str>) {
-        *open(&self.meta) = Some(meta);
+        *lock(&self.meta) = Some(meta);
         self.greeted();
     }
 
     /// Returns the protocol members of `_meta` for our requests; `None` if the client used `initialize`.
     pub fn meta(&self) -> Option<Arc<str>> {
-        open(&self.meta).clone()
+        lock(&self.meta).clone()
     }
 
     /// Consumes a response to one of our requests and returns any other message. A server's request under one of our
@@ -234,7 +235,7 @@ impl Server {
             _ => return Some(frame),
         };
         // A late answer has no waiting caller.
-        if let Some(waiting) = open(&self.own).remove(id) {
+        if let Some(waiting) = lock(&self.own).remove(id) {
             let _ = waiting.send(Ok(frame));
         }
         None
@@ -254,9 +255,9 @@ impl Server {
         let no_id = || Lost::NotSent("no random bytes for an id".to_owned());
         let id = Id::unguessable(OWN).ok_or_else(no_id)?;
         let (sender, answer) = oneshot::channel();
-        open(&self.own).insert(id.clone(), sender);
+        lock(&self.own).insert(id.clone(), sender);
         if *self.stage.borrow() == Stage::Gone {
-            open(&self.own).remove(&id);
+            lock(&self.own).remove(&id);
             return Err(Lost::NotSent("the server is gone".to_owned()));
         }
         let forget = Forget { server: self, id };
@@ -284,7 +285,7 @@ impl Server {
     /// Fails every request of ours whose id occurs in these bytes; returns false if there is none. Only this server
     /// knows those ids, so it cannot end requests to another.
     pub fn lost_in(&self, bad: &Bad, why: &str) -> bool {
-        let mut own = open(&self.own);
+        let mut own = lock(&self.own);
         let ids: Vec<Id> = own.keys().filter(|id| bad.mentions(id)).cloned().collect();
         for waiting in ids.iter().filter_map(|id| own.remove(id)) {
             let _ = waiting.send(Err(Lost::Unknown(why.to_owned())));
@@ -294,7 +295,7 @@ impl Server {
 
     /// Fails a request of ours.
     pub fn lost(&self, id: &Id, why: Lost) {
-        if let Some(waiting) = open(&self.own).remove(id) {
+        if let Some(waiting) = lock(&self.own).remove(id) {
             let _ = waiting.send(Err(why));
         }
     }
@@ -422,10 +423,6 @@ struct Forget<'s> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        open(&self.server.own).remove(&self.id);
+        lock(&self.server.own).remove(&self.id);
     }
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@
 //! not called (X30).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use super::multiplexer::collision;
 use super::server::{Lost, Server};
 use super::server_task::ServerTask;
 use crate::links::ShownPlace;
+use crate::mcp::lock;
 
 /// Member under which a server's JSON-RPC error is kept; results have no such member.
 pub const ERROR: &str = "jsonrpcError";
@@ -86,7 +87,7 @@ impl Upstreams {
 
     /// Remembers where a held call came from. The newest request replaces older ones.
     pub fn remember(&self, approval: ApprovalId, origin: Origin) {
-        let mut state = open(&self.0);
+        let mut state = lock(&self.0);
         let is_useless = |kept: &Origin| kept.server.is_gone();
         if origin.params.is_some() || state.origins.get(&approval).is_none_or(is_useless) {
             state.origins.insert(approval, origin);
@@ -95,7 +96,7 @@ impl Upstreams {
 
     /// Forgets a call that has ended.
     pub fn forget(&self, approval: ApprovalId) {
-        let mut state = open(&self.0);
+        let mut state = lock(&self.0);
         state.origins.remove(&approval);
         state.unwanted.remove(&approval);
         state.abandoned.remove(&approval);
@@ -103,12 +104,12 @@ impl Upstreams {
 
     /// Makes a call fail without being sent.
     pub fn abandon(&self, approval: ApprovalId) {
-        open(&self.0).abandoned.insert(approval);
+        lock(&self.0).abandoned.insert(approval);
     }
 
     /// Waits until the handshake with the server of a held call is over, or the server is gone.
     pub async fn greeted(&self, approval: ApprovalId) {
-        let server = open(&self.0)
+        let server = lock(&self.0)
             .origins
             .get(&approval)
             .map(|origin| origin.server.clone());
@@ -119,7 +120,7 @@ impl Upstreams {
 
     /// Returns true if a call for this server is held or runs.
     pub fn has_open_calls(&self, server: &Arc<Server>) -> bool {
-        let state = open(&self.0);
+        let state = lock(&self.0);
         state
             .origins
             .values()
@@ -128,23 +129,23 @@ impl Upstreams {
 
     /// Returns the server's own task behind a running call.
     pub fn task(&self, approval: ApprovalId) -> Option<ServerTask> {
-        open(&self.0).tasks.get(&approval).cloned()
+        lock(&self.0).tasks.get(&approval).cloned()
     }
 
     /// Records that the client no longer wants the result: if the server makes a task of the call, cancel it.
     pub fn unwanted(&self, approval: ApprovalId) {
-        open(&self.0).unwanted.insert(approval);
+        lock(&self.0).unwanted.insert(approval);
     }
 
     /// Returns a result that was too large for the store, to the first caller only.
     pub fn take_large(&self, approval: ApprovalId) -> Option<Arc<[u8]>> {
-        let mut state = open(&self.0);
+        let mut state = lock(&self.0);
         let place = state.large.iter().position(|(kept, _)| *kept == approval)?;
         Some(state.large.remove(place).1)
     }
 
     fn keep_large(state: &Mutex<State>, approval: ApprovalId, result: Arc<[u8]>) {
-        let mut state = open(state);
+        let mut state = lock(state);
         state.large.push((approval, result));
         while state.large.iter().map(|(_, result)| result.len()).sum::<usize>() > MOST_LARGE {
             state.large.remove(0);
@@ -157,7 +158,7 @@ impl Executor for Upstreams {
         let Some((server, _)) = tool.as_str().split_once('/') else {
             return false;
         };
-        open(&self.0).names.iter().any(|name| name == server)
+        lock(&self.0).names.iter().any(|name| name == server)
     }
 
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
@@ -166,26 +167,26 @@ impl Executor for Upstreams {
             let Some(approval) = permit.call().map(|call| call.approval) else {
                 return Outcome::NotSent("only held calls are run here".to_owned());
             };
-            let is_abandoned = open(&state).abandoned.contains(&approval);
+            let is_abandoned = lock(&state).abandoned.contains(&approval);
             if is_abandoned {
                 let why = "not sent to the server: the process that the call was proposed to has ended; make the call again";
                 return Outcome::NotSent(why.to_owned());
             }
-            let origin = open(&state).origins.get(&approval).cloned();
+            let origin = lock(&state).origins.get(&approval).cloned();
             let Some(origin) = origin else {
                 return Outcome::NotSent("the call was not proposed here, so it was not sent".to_owned());
             };
-            let is_one_of_several = open(&state).names.len() > 1;
+            let is_one_of_several = lock(&state).names.len() > 1;
             let outcome = match run(&permit, &origin, is_one_of_several).await {
                 Ran::Over(outcome) => outcome,
                 Ran::Task(task) => {
-                    open(&state).tasks.insert(approval, task.clone());
-                    let is_unwanted = open(&state).unwanted.contains(&approval);
+                    lock(&state).tasks.insert(approval, task.clone());
+                    let is_unwanted = lock(&state).unwanted.contains(&approval);
                     if is_unwanted {
                         task.cancel().await;
                     }
                     let outcome = task.end().await;
-                    open(&state).tasks.remove(&approval);
+                    lock(&state).tasks.remove(&approval);
                     outcome
                 }
             };
@@ -302,8 +303,4 @@ pub fn said(result: &[u8]) -> Outcome {
         true => Outcome::failed(result),
         false => Outcome::succeeded(result),
     }
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use countersign::hash::Hash;
 
-use super::endpoint::{Endpoint, message, mismatch, open, refused};
+use super::endpoint::{Endpoint, message, mismatch, refused};
 use super::exchange::{Conversation, Life, caller};
 use super::headers::are_modern;
 use super::sessions::MOST_SESSIONS;
@@ -21,6 +21,7 @@ use crate::mcp::call::Says;
 use crate::mcp::child::Launch;
 use crate::mcp::frame::Kind;
 use crate::mcp::lines::Read;
+use crate::mcp::lock;
 use crate::mcp::multiplexer::Spec;
 use crate::mcp::relay::{self, Who};
 use crate::mcp::wire;
@@ -53,7 +54,7 @@ impl Bridge {
     /// Ends sessions that have been idle for `limit`, and forgets those whose servers have ended.
     pub(super) fn end_idle(&self, limit: Duration) {
         // Hold the lock: a request that finds a session marks it as used.
-        let mut conversations = open(&self.conversations);
+        let mut conversations = lock(&self.conversations);
         conversations.retain(|_, conversation| {
             if !conversation.is_over() && conversation.is_idle(limit) {
                 conversation.end();
@@ -64,7 +65,7 @@ impl Bridge {
 
     /// Ends all sessions and waits until their servers have ended.
     pub(super) async fn end(&self) {
-        for (_, conversation) in open(&self.conversations).drain() {
+        for (_, conversation) in lock(&self.conversations).drain() {
             conversation.end();
         }
         self.life.ending.close();
@@ -88,7 +89,7 @@ impl Bridge {
             },
             Method::DELETE => match named.and_then(|name| self.find(name, &who).map(|_| name)) {
                 Some(name) => {
-                    let ended = open(&self.conversations).remove(name);
+                    let ended = lock(&self.conversations).remove(name);
                     if let Some(ended) = ended {
                         ended.end();
                         ended.end_calls().await;
@@ -146,7 +147,7 @@ impl Bridge {
     }
 
     fn find(&self, name: &str, who: &Who) -> Option<Arc<Conversation>> {
-        let conversations = open(&self.conversations);
+        let conversations = lock(&self.conversations);
         let found = conversations.get(name)?;
         let is_good = found.is_of(who) && !found.is_over();
         is_good.then(|| {
@@ -175,7 +176,7 @@ impl Bridge {
         if let Some(shared) = self.find(&name, &who).filter(|_| !is_greeting) {
             return Ok((shared, None));
         }
-        if open(&self.conversations).len() >= MOST_SESSIONS {
+        if lock(&self.conversations).len() >= MOST_SESSIONS {
             return Err(Box::new(refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "there are too many sessions",
@@ -192,7 +193,7 @@ impl Bridge {
             Servers::Several(specs) => Conversation::start_several(endpoint, specs, &who, life),
         };
         let conversation = started.map_err(|problem| Box::new(refused(StatusCode::BAD_GATEWAY, &problem)))?;
-        open(&self.conversations).insert(name.clone(), conversation.clone());
+        lock(&self.conversations).insert(name.clone(), conversation.clone());
         Ok((conversation, is_greeting.then_some(name)))
     }
 }

@@ -3,7 +3,7 @@
 //! Input: HTTP requests. Output: one message, or a stream of them. Requests with a foreign `Host` or `Origin` are
 //! refused first (X26, X27). The caller's identity comes from the token alone, and that token is not forwarded.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -31,6 +31,7 @@ use crate::mcp::child::Launch;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::{QUEUE, Read};
+use crate::mcp::lock;
 use crate::mcp::multiplexer::Spec;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{Next, Relay, Who};
@@ -223,7 +224,7 @@ impl Endpoint {
     /// Returns the session that a request names, if it belongs to this caller.
     pub(super) fn session(&self, headers: &HeaderMap, who: &Who) -> Option<Arc<Relay>> {
         let name = headers.get(SESSION)?.to_str().ok()?;
-        let mut sessions = open(&self.sessions);
+        let mut sessions = lock(&self.sessions);
         let found = sessions.get(name).cloned()?;
         let is_its = found.who.requester == who.requester && found.who.agent == who.agent;
         is_its.then(|| {
@@ -235,7 +236,7 @@ impl Endpoint {
     /// Forgets the session that a request names.
     pub(super) fn forget(&self, headers: &HeaderMap) {
         if let Some(name) = headers.get(SESSION).and_then(|name| name.to_str().ok()) {
-            open(&self.sessions).remove(name);
+            lock(&self.sessions).remove(name);
         }
     }
 
@@ -251,7 +252,7 @@ impl Endpoint {
 
     /// Remembers a session. If there are too many, the one that was used least recently is forgotten.
     pub(super) fn keep(&self, name: String, relay: Arc<Relay>) {
-        open(&self.sessions).add(name, relay);
+        lock(&self.sessions).add(name, relay);
     }
 }
 
@@ -485,10 +486,6 @@ fn unauthorized() -> Response {
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-pub(super) fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the time after which a response begins as a stream.

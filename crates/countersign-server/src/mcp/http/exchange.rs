@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use super::endpoint::{Endpoint, Passed, events, is_answer, message, open, passed, refused, soon, through};
+use super::endpoint::{Endpoint, Passed, events, is_answer, message, passed, refused, soon, through};
 use super::events::event_of;
 use super::headers::{check, check_arguments};
 use super::shared::{Alias, status};
@@ -26,6 +26,7 @@ use crate::mcp::child::{Child, Launch};
 use crate::mcp::ended_at_once;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta};
 use crate::mcp::lines::QUEUE;
+use crate::mcp::lock;
 use crate::mcp::multiplexer::{self, Ends, Multiplexer, Routed, Spec, Started, subscription_of};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{Relay, Who};
@@ -82,12 +83,12 @@ impl With {
     fn end(&self, ending: &TaskTracker) {
         match self {
             With::One(_, child) => {
-                if let Some(child) = open(child).take() {
+                if let Some(child) = lock(child).take() {
                     ending.spawn(child.end());
                 }
             }
             With::Several(_, ends) => {
-                if let Some(ends) = open(ends).take() {
+                if let Some(ends) = lock(ends).take() {
                     ending.spawn(ends.end());
                 }
             }
@@ -162,16 +163,16 @@ impl Conversation {
 
     /// Marks the session as used now.
     pub(super) fn touch(&self) {
-        *open(&self.used) = Instant::now();
+        *lock(&self.used) = Instant::now();
     }
 
     /// Returns true if the session was unused for `limit`, no client listens or waits for a response, and no call is
     /// open.
     pub(super) fn is_idle(&self, limit: Duration) -> bool {
         let is_heard = |to: &mpsc::Sender<OneLine>| !to.is_closed();
-        open(&self.used).elapsed() >= limit
-            && !open(&self.listening).as_ref().is_some_and(is_heard)
-            && !open(&self.waiting).values().any(|waits| is_heard(&waits.to))
+        lock(&self.used).elapsed() >= limit
+            && !lock(&self.listening).as_ref().is_some_and(is_heard)
+            && !lock(&self.waiting).values().any(|waits| is_heard(&waits.to))
             && !self.with.has_open_calls()
     }
 
@@ -259,9 +260,9 @@ impl Conversation {
 
     /// Closes all streams of the session.
     fn over(&self) {
-        open(&self.waiting).clear();
-        open(&self.progress).clear();
-        *open(&self.listening) = None;
+        lock(&self.waiting).clear();
+        lock(&self.progress).clear();
+        *lock(&self.listening) = None;
     }
 
     /// Checks the headers against the body, since a stdio server sees no headers. With several servers, only the
@@ -318,7 +319,7 @@ impl Conversation {
                 return refused(StatusCode::CONFLICT, "a request with this id is under way");
             }
             if let Some(token) = token {
-                open(&self.progress).insert(token, waits.clone());
+                lock(&self.progress).insert(token, waits.clone());
             }
         }
         let answered = match &self.with {
@@ -357,7 +358,7 @@ impl Conversation {
             (Some(answer), id) => {
                 // The server never got the request, or nobody will answer it.
                 if let Some(id) = &id {
-                    open(&self.waiting).remove(id);
+                    lock(&self.waiting).remove(id);
                 }
                 answer
             }
@@ -378,7 +379,7 @@ impl Conversation {
 
     /// Registers where the response to a request goes. Returns false if another request with this id is in flight.
     fn claim(&self, id: &Id, waits: &Waits) -> bool {
-        let mut waiting = open(&self.waiting);
+        let mut waiting = lock(&self.waiting);
         let is_taken = waiting.get(id).is_some_and(|other| !other.to.is_closed());
         if !is_taken {
             waiting.insert(id.clone(), waits.clone());
@@ -390,36 +391,36 @@ impl Conversation {
         self.touch();
         let frame = Frame::again(line.clone());
         let to = match frame.as_ref().map(|frame| &frame.kind) {
-            Ok(Kind::Response { id }) => open(&self.waiting).remove(id),
+            Ok(Kind::Response { id }) => lock(&self.waiting).remove(id),
             Ok(Kind::Notification { method }) if method == "notifications/progress" => {
                 let params = frame.as_ref().ok().and_then(|frame| frame.part(&frame.params));
                 let token =
                     params.and_then(|params| pick(params, ["progressToken"]).ok().and_then(|[token]| token));
-                token.and_then(|token| open(&self.progress).get(token.get()).cloned())
+                token.and_then(|token| lock(&self.progress).get(token.get()).cloned())
             }
             Ok(Kind::Notification { .. }) => {
                 let subscription = frame.as_ref().ok().and_then(subscription_of);
-                subscription.and_then(|id| open(&self.waiting).get(&id).cloned())
+                subscription.and_then(|id| lock(&self.waiting).get(&id).cloned())
             }
             _ => None,
         };
         // Messages that belong to no request go to the listening stream, or else to any in-flight request.
         let listening = || {
-            let to = open(&self.listening).clone().filter(|to| !to.is_closed())?;
+            let to = lock(&self.listening).clone().filter(|to| !to.is_closed())?;
             Some(Waits { to, alias: None })
         };
-        let anybody = || open(&self.waiting).values().next().cloned();
+        let anybody = || lock(&self.waiting).values().next().cloned();
         match (to.or_else(listening).or_else(anybody), &self.with) {
             (Some(to), _) => to.send(line).await,
             (None, With::One(relay, _)) => relay.while_running(line).await,
             (None, With::Several(..)) => {}
         }
-        open(&self.progress).retain(|_, waits| !waits.to.is_closed());
+        lock(&self.progress).retain(|_, waits| !waits.to.is_closed());
     }
 
     pub(super) fn listen(&self) -> Response {
         let (sender, messages) = mpsc::channel(QUEUE);
-        *open(&self.listening) = Some(sender);
+        *lock(&self.listening) = Some(sender);
         streamed(None, messages, false)
     }
 }

@@ -16,7 +16,7 @@ use countersign_http_client::{RequestError, StreamedResponse};
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
-use super::endpoint::{Endpoint, Passed, message, mismatch, open, refused, through};
+use super::endpoint::{Endpoint, Passed, message, mismatch, refused, through};
 use super::events::{event_with, event_without_message, message_of};
 use super::headers;
 use super::sessions::MOST_SESSIONS;
@@ -26,6 +26,7 @@ use crate::mcp::call::Says;
 use crate::mcp::child::Limit;
 use crate::mcp::frame::{Frame, Id, Kind, LONGEST};
 use crate::mcp::lines::{QUEUE, Read};
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{self, Relay, Who};
 use crate::mcp::server::Server;
@@ -183,7 +184,7 @@ impl Proxy {
 
     fn shared(&self, endpoint: &Arc<Endpoint>, who: Who) -> Arc<Relay> {
         let found = {
-            let mut shared = open(&self.shared);
+            let mut shared = lock(&self.shared);
             let is_its =
                 |relay: &Arc<Relay>| relay.who.requester == who.requester && relay.who.agent == who.agent;
             let place = shared.iter().position(is_its);
@@ -204,7 +205,7 @@ impl Proxy {
     }
 
     fn replace(&self, relay: Arc<Relay>) {
-        let mut shared = open(&self.shared);
+        let mut shared = lock(&self.shared);
         shared
             .retain(|other| other.who.requester != relay.who.requester || other.who.agent != relay.who.agent);
         if shared.len() >= MOST_SESSIONS {

@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 
 use super::lists::List;
 use super::route::native;
-use super::{Multiplexer, Routed, names, open};
+use super::{Multiplexer, Routed, names};
 use crate::mcp::answer::Form;
 use crate::mcp::call::Says;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
 use crate::mcp::lines::Read;
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{self, Back, Next};
 use crate::mcp::restart::STARTED_AGAIN;
@@ -164,10 +165,10 @@ impl Multiplexer {
         if self.unsubscribe(&id, &frame.line, back).await {
             return;
         }
-        let upstream = open(&self.routes).upstream(&id);
+        let upstream = lock(&self.routes).upstream(&id);
         if let Some(upstream) = upstream {
             self.pass(upstream, frame.line.clone(), back).await;
-            open(&self.routes).end(&id);
+            lock(&self.routes).end(&id);
         }
     }
 
@@ -312,12 +313,12 @@ impl Multiplexer {
         if let (Some(absence), false) = (found.absence(), is_ours) {
             return refuse(asked, wire::INTERNAL, absence).await;
         }
-        if !open(&self.routes).begin(&asked.id, upstream) {
+        if !lock(&self.routes).begin(&asked.id, upstream) {
             let problem = "a request with this id is under way".to_owned();
             return refuse(asked, wire::INVALID_REQUEST, problem).await;
         }
         if let Some(token) = pick_meta(asked.params(), "progressToken") {
-            open(&self.routes).token(token.get(), upstream);
+            lock(&self.routes).token(token.get(), upstream);
         }
         let next = found.relay.hear_client(Frame::read_line(line), &asked.back).await;
         let (switch, id) = (self.clone(), asked.id);
@@ -325,7 +326,7 @@ impl Multiplexer {
         let routed = move |line: Option<OneLine>| match line {
             Some(line) => Some(Routed::to_one(switch, id, (upstream, found), line)),
             None => {
-                open(&switch.routes).end(&id);
+                lock(&switch.routes).end(&id);
                 None
             }
         };

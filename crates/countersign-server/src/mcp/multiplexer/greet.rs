@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use super::client::ClientRequest;
 use super::merge::{beside, merged};
 use super::server::lists_of;
-use super::{Multiplexer, Routed, open};
+use super::{Multiplexer, Routed};
 use crate::mcp::answer::speaks_for_us;
 use crate::mcp::frame::{Frame, members, pick, quote};
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::server::Lost;
 use crate::mcp::wire;
@@ -28,7 +29,7 @@ const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 impl Multiplexer {
     /// Initializes all servers and answers the client for those that succeed.
     pub(super) async fn greet(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
-        let has_begun = std::mem::replace(&mut open(&self.greeting).has_begun, true);
+        let has_begun = std::mem::replace(&mut lock(&self.greeting).has_begun, true);
         if has_begun {
             asked
                 .refuse(wire::INVALID_REQUEST, "the servers were greeted before")
@@ -44,7 +45,7 @@ impl Multiplexer {
         let _ = tokio::time::timeout(GREETS_WITHIN, settled).await;
         let answers: Vec<(String, Bytes)> = upstreams
             .iter()
-            .filter_map(|upstream| Some((upstream.name().to_owned(), open(&upstream.greeted).clone()?)))
+            .filter_map(|upstream| Some((upstream.name().to_owned(), lock(&upstream.greeted).clone()?)))
             .collect();
         if answers.is_empty() {
             asked.refuse(wire::INTERNAL, &self.nobody()).await;
@@ -74,7 +75,7 @@ impl Multiplexer {
                 }
                 Some(result) => {
                     let capabilities = capabilities(&result);
-                    *open(&upstream.greeted) = Some(result);
+                    *lock(&upstream.greeted) = Some(result);
                     upstream.ready(Some(capabilities.into()));
                 }
                 None => _ = upstream.out(&said(&answer, "it does not take the client's greeting")),
@@ -82,7 +83,7 @@ impl Multiplexer {
             Err(lost) => _ = upstream.out(&lost.why()),
         }
         // A slow server joins a client that is already initialized.
-        let initialized = open(&self.greeting).initialized.clone();
+        let initialized = lock(&self.greeting).initialized.clone();
         if let Some(initialized) = initialized
             && upstream.is_to_be_welcomed()
         {
@@ -94,7 +95,7 @@ impl Multiplexer {
 
     /// Handles the client's `notifications/initialized`: forwards it to all servers that are ready.
     pub(super) async fn initialized(self: &Arc<Self>, line: OneLine) {
-        open(&self.greeting).initialized = Some(line.clone());
+        lock(&self.greeting).initialized = Some(line.clone());
         for (number, upstream) in self.upstreams.all().into_iter().enumerate() {
             if upstream.is_to_be_welcomed() {
                 self.welcome(number, line.clone()).await;

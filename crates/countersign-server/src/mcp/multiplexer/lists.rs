@@ -13,10 +13,11 @@ use super::client::ClientRequest;
 use super::greet::own_meta;
 use super::owner::texts;
 use super::upstream::UpstreamRelay;
-use super::{Multiplexer, Routed, merge, names, open};
+use super::{Multiplexer, Routed, merge, names};
 use crate::mcp::answer::is_our_task;
 use crate::mcp::call::{Says, without};
 use crate::mcp::frame::{members, pick, quote, span};
+use crate::mcp::lock;
 use crate::mcp::server::Pages;
 use crate::mcp::tools::definition;
 use crate::mcp::{builtin_tools, wire};
@@ -193,9 +194,9 @@ async fn pages(upstream: &UpstreamRelay, list: List, base: &[(String, String)]) 
 /// Caches a list of resources, so that it need not be fetched again to find an owner.
 fn remember(upstream: &UpstreamRelay, list: List, pages: &Pages) {
     match list.member {
-        "resources" => open(&upstream.offered).listed = Some(texts(pages, "uri").collect()),
+        "resources" => lock(&upstream.offered).listed = Some(texts(pages, "uri").collect()),
         "resourceTemplates" => {
-            open(&upstream.offered).templates = Some(texts(pages, "uriTemplate").collect())
+            lock(&upstream.offered).templates = Some(texts(pages, "uriTemplate").collect())
         }
         _ => {}
     }

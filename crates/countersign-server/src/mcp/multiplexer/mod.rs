@@ -27,7 +27,7 @@ mod subscribe;
 mod upstream;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -48,6 +48,7 @@ use super::gateway::Gateway;
 use super::one_line::OneLine;
 use super::relay::{Back, Next, Who};
 use super::server::Server;
+use crate::mcp::lock;
 use route::Routes;
 use subscribe::Subscription;
 use upstream::UpstreamRelay;
@@ -88,12 +89,12 @@ impl Upstreams {
     fn all(&self) -> Vec<Arc<UpstreamRelay>> {
         self.0
             .iter()
-            .map(|(_, upstream)| open(upstream).clone())
+            .map(|(_, upstream)| lock(upstream).clone())
             .collect()
     }
 
     fn get(&self, number: usize) -> Option<Arc<UpstreamRelay>> {
-        self.0.get(number).map(|(_, upstream)| open(upstream).clone())
+        self.0.get(number).map(|(_, upstream)| lock(upstream).clone())
     }
 
     /// Returns how to connect to a server.
@@ -104,7 +105,7 @@ impl Upstreams {
     /// Puts a new process in the place of one that ended.
     fn replace(&self, number: usize, upstream: Arc<UpstreamRelay>) {
         if let Some((_, place)) = self.0.get(number) {
-            *open(place) = upstream;
+            *lock(place) = upstream;
         }
     }
 }
@@ -157,8 +158,4 @@ impl Multiplexer {
             .into_iter()
             .find(|(_, upstream)| upstream.name() == name)
     }
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 
 use super::client::ClientRequest;
 use super::upstream::UpstreamRelay;
-use super::{Multiplexer, Routed, open};
+use super::{Multiplexer, Routed};
 use crate::mcp::frame::{Frame, Kind, pick, quote};
+use crate::mcp::lock;
 use crate::mcp::server::{OWN, Pages, Params};
 use crate::mcp::wire;
 
@@ -45,7 +46,7 @@ impl Multiplexer {
             .filter(|(_, upstream)| upstream.can("resources"));
         let with_resources: Vec<_> = with_resources.collect();
         futures_util::future::join_all(with_resources.iter().map(|(_, upstream)| look(upstream))).await;
-        let has = |(_, upstream): &&(usize, &Arc<UpstreamRelay>)| open(&upstream.offered).has(uri);
+        let has = |(_, upstream): &&(usize, &Arc<UpstreamRelay>)| lock(&upstream.offered).has(uri);
         let owners: Vec<_> = with_resources.iter().filter(has).collect();
         match (owners.as_slice(), with_resources.as_slice()) {
             ([(upstream, _)], _) => Ok(*upstream),
@@ -103,7 +104,7 @@ impl Multiplexer {
             asked.refuse(wire::INVALID_PARAMS, "it names no task").await;
             return None;
         };
-        let known = open(&self.routes).tasks(&task);
+        let known = lock(&self.routes).tasks(&task);
         let owners = match known.is_empty() {
             _ if task.starts_with(OWN) => vec![0],
             true => self.who_has_task(&task).await,
@@ -148,7 +149,7 @@ impl Multiplexer {
             .unwrap_or_default();
         let found: Vec<usize> = found.into_iter().flatten().collect();
         for upstream in &found {
-            open(&self.routes).task(task, *upstream);
+            lock(&self.routes).task(task, *upstream);
         }
         found
     }
@@ -158,7 +159,7 @@ impl Multiplexer {
         let (Kind::Response { .. }, Some(result)) = (&frame.kind, frame.part(&frame.result)) else {
             return;
         };
-        open(&upstream.offered).learn(result);
+        lock(&upstream.offered).learn(result);
         let Ok([task, own]) = pick(result, ["task", "taskId"]) else {
             return;
         };
@@ -167,7 +168,7 @@ impl Multiplexer {
             .or(inner)
             .and_then(|id| serde_json::from_str::<String>(id.get()).ok());
         if let Some(id) = id {
-            open(&self.routes).task(&id, number);
+            lock(&self.routes).task(&id, number);
         }
     }
 }
@@ -175,18 +176,18 @@ impl Multiplexer {
 /// Fetches a server's resources and templates, if they are not known.
 async fn look(upstream: &UpstreamRelay) {
     let (knows_listed, knows_templates) = {
-        let offered = open(&upstream.offered);
+        let offered = lock(&upstream.offered);
         (offered.listed.is_some(), offered.templates.is_some())
     };
     let server = &upstream.relay.server;
     let params: &Params<'_> = &|cursor| server.listing(cursor);
     if !knows_listed && let Some(pages) = asked(upstream, "resources/list", "resources", params).await {
-        open(&upstream.offered).listed = Some(texts(&pages, "uri").collect());
+        lock(&upstream.offered).listed = Some(texts(&pages, "uri").collect());
     }
     if !knows_templates
         && let Some(pages) = asked(upstream, "resources/templates/list", "resourceTemplates", params).await
     {
-        open(&upstream.offered).templates = Some(texts(&pages, "uriTemplate").collect());
+        lock(&upstream.offered).templates = Some(texts(&pages, "uriTemplate").collect());
     }
 }
 

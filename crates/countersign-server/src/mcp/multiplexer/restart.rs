@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Multiplexer;
 use super::connection::{Connection, Source};
 use super::greet::{GREETS_WITHIN, capabilities};
 use super::server::lists_of;
 use super::servers::{At, Spec};
 use super::upstream::UpstreamRelay;
-use super::{Multiplexer, open};
 use crate::mcp::child::Child;
+use crate::mcp::lock;
 use crate::output;
 
 /// A server that ended more often than this in a row, without having worked for a while, is left out for good.
@@ -70,7 +71,7 @@ impl Multiplexer {
     }
 
     fn take_child(&self, number: usize) -> Option<Child> {
-        open(&self.children).remove(&number)
+        lock(&self.children).remove(&number)
     }
 
     async fn replace(
@@ -81,7 +82,7 @@ impl Multiplexer {
     ) -> Option<Source> {
         let upstream = Arc::new(UpstreamRelay::after(old, connection.upstream));
         if let Some(child) = connection.child {
-            open(&self.children).insert(number, child);
+            lock(&self.children).insert(number, child);
         }
         // The task that ends all servers has taken only the processes that existed before.
         if self.closing.is_cancelled() {
@@ -105,7 +106,7 @@ impl Multiplexer {
         meta: Option<Arc<str>>,
     ) {
         let server = &upstream.relay.server;
-        let greeting = open(&upstream.relay.client).greeting.clone();
+        let greeting = lock(&upstream.relay.client).greeting.clone();
         match (greeting, meta) {
             (Some(greeting), _) => {
                 let answer =
@@ -121,7 +122,7 @@ impl Multiplexer {
                     return;
                 };
                 let capabilities = capabilities(&result);
-                *open(&upstream.greeted) = Some(result);
+                *lock(&upstream.greeted) = Some(result);
                 upstream.ready(Some(capabilities.into()));
             }
             (None, Some(meta)) => {
@@ -130,7 +131,7 @@ impl Multiplexer {
             }
             (None, None) => return,
         }
-        let initialized = open(&self.greeting).initialized.clone();
+        let initialized = lock(&self.greeting).initialized.clone();
         if let Some(initialized) = initialized
             && upstream.is_to_be_welcomed()
         {

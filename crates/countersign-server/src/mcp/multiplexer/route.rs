@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::Multiplexer;
 use super::upstream::UpstreamRelay;
-use super::{Multiplexer, open};
 use crate::mcp::frame::{Id, quote};
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::wire;
@@ -200,7 +201,7 @@ impl Routed {
 
     /// Sends the request. If its server is gone, the client gets an error.
     pub async fn send(self, back: &Back) {
-        if self.is_single && !open(&self.switch.routes).sent(&self.id) {
+        if self.is_single && !lock(&self.switch.routes).sent(&self.id) {
             return;
         }
         for (number, upstream, line) in self.to {
@@ -208,7 +209,7 @@ impl Routed {
                 upstream.relay.forwards(&self.id);
             }
             let is_gone = upstream.relay.server.send(line).await.is_err();
-            if is_gone && open(&self.switch.routes).answered(&self.id, number) {
+            if is_gone && lock(&self.switch.routes).answered(&self.id, number) {
                 let problem = format!("the server `{}` is gone", upstream.name());
                 let _ = back
                     .send(wire::error(Some(self.id.as_json()), wire::INTERNAL, &problem))

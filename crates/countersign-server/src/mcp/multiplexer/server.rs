@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use super::Multiplexer;
 use super::route::foreign;
 use super::upstream::UpstreamRelay;
-use super::{Multiplexer, open};
 use crate::environment::HINT;
 use crate::mcp::frame::{Frame, Kind, pick, pick_meta, span};
 use crate::mcp::http::Heard;
 use crate::mcp::lines::Read;
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::server::is_own;
@@ -38,7 +39,7 @@ impl Multiplexer {
             }
             Heard::Lost(id, lost) => {
                 let why = lost.why();
-                let is_its = open(&self.routes).answered(&id, number);
+                let is_its = lock(&self.routes).answered(&id, number);
                 let answer = || {
                     wire::error(
                         Some(id.as_json()),
@@ -66,7 +67,7 @@ impl Multiplexer {
         if let Kind::Notification { method } = &frame.kind {
             match method.as_str() {
                 "notifications/tools/list_changed" => upstream.changed(),
-                "notifications/resources/list_changed" => open(&upstream.offered).changed(),
+                "notifications/resources/list_changed" => lock(&upstream.offered).changed(),
                 _ => {}
             }
         }
@@ -80,7 +81,7 @@ impl Multiplexer {
             Kind::Response { id } => {
                 // An error about an unreadable message names no request.
                 let is_about_none = id.as_json() == "null";
-                if !is_about_none && !open(&self.routes).answered(id, number) {
+                if !is_about_none && !lock(&self.routes).answered(id, number) {
                     let name = upstream.name();
                     output::beside(&format!(
                         "countersign: `{name}` answered what it was not asked; not passed on"
@@ -95,7 +96,7 @@ impl Multiplexer {
                 "notifications/progress" => {
                     let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
                     let is_its =
-                        token.is_none_or(|token| !open(&self.routes).is_of_another(token.get(), number));
+                        token.is_none_or(|token| !lock(&self.routes).is_of_another(token.get(), number));
                     is_its.then_some(frame.line)
                 }
                 _ => Some(frame.line),
@@ -110,7 +111,7 @@ impl Multiplexer {
         };
         let lists = lists_of(&upstream);
         upstream.relay.server.gone();
-        let lost = open(&self.routes).lost(number);
+        let lost = lock(&self.routes).lost(number);
         let problem = format!("the server `{}` ended before it answered", upstream.name());
         let answers = lost
             .iter()
@@ -135,7 +136,7 @@ impl Multiplexer {
     /// Returns the notifications for a server that came or went with these lists, if the client is initialized or
     /// subscribed.
     pub(super) fn changes(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
-        let is_told = open(&self.greeting).initialized.is_some();
+        let is_told = lock(&self.greeting).initialized.is_some();
         let told = lists.iter().filter(|_| is_told);
         let told = told.map(|list| wire::notification(&format!("notifications/{list}/list_changed"), "{}"));
         told.chain(self.tell_listeners(number, lists, is_gone)).collect()

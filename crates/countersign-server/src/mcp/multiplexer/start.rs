@@ -11,13 +11,14 @@ use tokio_util::task::TaskTracker;
 use super::connection::{Connection, Source};
 use super::server::End;
 use super::upstream::{Nowhere, UpstreamRelay};
-use super::{Greeting, Multiplexer, Spec, Upstreams, open};
+use super::{Greeting, Multiplexer, Spec, Upstreams};
 use crate::failure::{Exit, Failure};
 use crate::mcp::answer_history::Seen;
 use crate::mcp::backoff::Backoff;
 use crate::mcp::child::Child;
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::Lines;
+use crate::mcp::lock;
 use crate::mcp::relay::{Back, Next, Relay, Who};
 use crate::mcp::server::Server;
 use crate::mcp::{between, next};
@@ -171,7 +172,7 @@ impl Ends {
             .all()
             .iter()
             .all(|upstream| upstream.is_out());
-        let children = std::mem::take(&mut *open(&self.switch.children));
+        let children = std::mem::take(&mut *lock(&self.switch.children));
         join_all(children.into_values().map(Child::end)).await;
         match was_alone {
             true => Exit::Error,
@@ -191,11 +192,11 @@ pub async fn run(gateway: Arc<Gateway>, who: &Who, connections: Connections) -> 
     let ends = Mutex::new(None);
     let serve = |to_client| {
         let (hearing, all) = started.hear(to_client);
-        *open(&ends) = Some(all);
+        *lock(&ends) = Some(all);
         hearing
     };
     let end = async {
-        let ends = open(&ends).take();
+        let ends = lock(&ends).take();
         match ends {
             Some(ends) => ends.end().await,
             None => Exit::Done,

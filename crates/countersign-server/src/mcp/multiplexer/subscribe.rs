@@ -13,8 +13,9 @@ use serde_json::value::RawValue;
 use super::client::ClientRequest;
 use super::merge::merged;
 use super::upstream::UpstreamRelay;
-use super::{Multiplexer, Routed, open};
+use super::{Multiplexer, Routed};
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::wire;
@@ -81,7 +82,7 @@ impl Multiplexer {
             is_acknowledged: false,
         };
         let is_new = {
-            let mut all = open(&self.subscriptions);
+            let mut all = lock(&self.subscriptions);
             let is_new = !all.contains_key(&asked.id) && all.len() < MOST;
             if is_new {
                 all.insert(asked.id.clone(), subscription);
@@ -142,14 +143,14 @@ impl Multiplexer {
             Kind::Notification { .. } => subscription_of(frame),
             _ => None,
         };
-        let id = id.filter(|id| open(&self.subscriptions).contains_key(id))?;
+        let id = id.filter(|id| lock(&self.subscriptions).contains_key(id))?;
         match &frame.kind {
             Kind::Notification { method } if method == "notifications/subscriptions/acknowledged" => {
                 let params = frame.part(&frame.params).unwrap_or_default();
                 let honoured = pick(params, ["notifications"])
                     .ok()
                     .and_then(|[honoured]| honoured);
-                if let Some(subscription) = open(&self.subscriptions).get_mut(&id) {
+                if let Some(subscription) = lock(&self.subscriptions).get_mut(&id) {
                     subscription
                         .honoured
                         .extend(honoured.map(|honoured| (number, honoured.to_owned())));
@@ -159,7 +160,7 @@ impl Multiplexer {
             }
             Kind::Response { .. } => Some(self.ended(&id, number, Some(frame.line.clone()))),
             _ => {
-                let mut all = open(&self.subscriptions);
+                let mut all = lock(&self.subscriptions);
                 match all.get_mut(&id) {
                     Some(subscription) if !subscription.open.contains(&number) => Some(Vec::new()),
                     Some(subscription) if !subscription.is_acknowledged => {
@@ -176,7 +177,7 @@ impl Multiplexer {
 
     /// Returns the merged acknowledgement, once all servers have acknowledged or the wait is over.
     fn acknowledge(&self, id: &Id, is_late: bool) -> Vec<OneLine> {
-        let mut all = open(&self.subscriptions);
+        let mut all = lock(&self.subscriptions);
         let Some(subscription) = all.get_mut(id) else {
             return Vec::new();
         };
@@ -210,7 +211,7 @@ impl Multiplexer {
     /// ends.
     fn ended(&self, id: &Id, number: usize, answer: Option<OneLine>) -> Vec<OneLine> {
         {
-            let mut all = open(&self.subscriptions);
+            let mut all = lock(&self.subscriptions);
             let Some(subscription) = all.get_mut(id) else {
                 return Vec::new();
             };
@@ -230,7 +231,7 @@ impl Multiplexer {
 
     /// Cancels a subscription at all servers. Returns false if there is none of this id.
     pub(super) async fn unsubscribe(&self, id: &Id, cancelled: &OneLine, back: &Back) -> bool {
-        let ended = open(&self.subscriptions).remove(id);
+        let ended = lock(&self.subscriptions).remove(id);
         let Some(subscription) = ended else {
             return false;
         };
@@ -252,7 +253,7 @@ impl Multiplexer {
     /// Repeats the open subscriptions at a restarted server.
     pub(super) async fn subscribe_again(&self, number: usize, upstream: &UpstreamRelay) {
         let requests: Vec<(Id, OneLine)> = {
-            let all = open(&self.subscriptions);
+            let all = lock(&self.subscriptions);
             let open = all
                 .iter()
                 .filter(|(_, subscription)| subscription.open.contains(&number));
@@ -274,10 +275,10 @@ impl Multiplexer {
     /// Returns the notifications for subscribers when these lists of a server come or go. If the server is gone for
     /// good, also ends its part of each subscription.
     pub(super) fn tell_listeners(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
-        let ids: Vec<Id> = open(&self.subscriptions).keys().cloned().collect();
+        let ids: Vec<Id> = lock(&self.subscriptions).keys().cloned().collect();
         let mut said = Vec::new();
         for id in ids {
-            if let Some(subscription) = open(&self.subscriptions).get(&id) {
+            if let Some(subscription) = lock(&self.subscriptions).get(&id) {
                 let told = lists.iter().filter(|list| subscription.wants.contains(list));
                 said.extend(told.map(|list| {
                     let method = format!("notifications/{list}/list_changed");

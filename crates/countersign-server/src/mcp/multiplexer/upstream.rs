@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::offered::Offered;
 use crate::mcp::builtin_tools;
 use crate::mcp::frame::pick;
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Relay;
 use crate::mcp::server::{Gone, Pages, Params, Server, Upstream};
@@ -90,7 +91,7 @@ impl UpstreamRelay {
         let server = Arc::new(Server::new(old.server.name.clone(), upstream));
         let relay = Relay::new(old.gateway.clone(), server, old.who.clone());
         let relay = relay.with_seen(old.seen.beside());
-        *open(&relay.client) = open(&old.client).clone();
+        *lock(&relay.client) = lock(&old.client).clone();
         UpstreamRelay {
             owes_notice: AtomicBool::new(true),
             ..UpstreamRelay::new(relay)
@@ -216,7 +217,7 @@ impl UpstreamRelay {
             None => Standing::Good,
             Some(reason) => Standing::Refused(reason.clone()),
         };
-        let before = std::mem::replace(&mut *open(&self.standing), standing.clone());
+        let before = std::mem::replace(&mut *lock(&self.standing), standing.clone());
         match collision {
             None => Ok(pages),
             Some(reason) => {
@@ -233,12 +234,12 @@ impl UpstreamRelay {
 
     /// Forgets whether the tools may be offered, because they changed.
     pub fn changed(&self) {
-        *open(&self.standing) = Standing::Unknown;
+        *lock(&self.standing) = Standing::Unknown;
     }
 
     /// Returns true if the tools have been checked.
     pub fn is_registered(&self) -> bool {
-        *open(&self.standing) != Standing::Unknown
+        *lock(&self.standing) != Standing::Unknown
     }
 
     /// Returns why no tool of this server may be offered, after listing the tools if they have not been checked.
@@ -248,7 +249,7 @@ impl UpstreamRelay {
             // If the listing fails, there is no known collision, and every tool counts as not listed.
             let _ = self.list_tools(&|cursor| server.listing(cursor)).await;
         }
-        match &*open(&self.standing) {
+        match &*lock(&self.standing) {
             Standing::Refused(reason) => Some(reason.clone()),
             Standing::Unknown | Standing::Good => None,
         }
@@ -300,10 +301,6 @@ pub fn collision(tools: &[Box<RawValue>]) -> Option<Collision> {
         }
     }
     unreadable
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

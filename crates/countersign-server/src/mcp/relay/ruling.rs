@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Back, InFlightCall, Next, Relay, Waiting, open};
+use super::{Back, InFlightCall, Next, Relay, Waiting};
 use crate::mcp::answer::Form;
 use crate::mcp::answer_history::AwaitedAnswer;
 use crate::mcp::builtin_tools;
@@ -16,6 +16,7 @@ use crate::mcp::call::ToolCall;
 use crate::mcp::continuation::Continuation;
 use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::gateway::{Disposition, ToolCallRequest};
+use crate::mcp::lock;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::server::LATE;
 use crate::mcp::settings::OnCancel;
@@ -52,11 +53,11 @@ impl Relay {
             call,
         };
         let id = in_flight.call.id.clone();
-        open(&self.waiting).insert(id.clone(), waiting);
+        lock(&self.waiting).insert(id.clone(), waiting);
         let relay = self.clone();
         let mut ruling = Box::pin(async move {
             let passed = relay.rule(in_flight).await;
-            open(&relay.waiting).remove(&id);
+            lock(&relay.waiting).remove(&id);
             passed
         });
         match futures_util::poll!(ruling.as_mut()) {
@@ -147,7 +148,7 @@ impl Relay {
                 let call = in_flight.call;
                 let mut frame = call.frame;
                 if let Some(started) = started {
-                    let other = open(&self.passed).insert(call.id.clone(), started);
+                    let other = lock(&self.passed).insert(call.id.clone(), started);
                     if let Some((other, token)) = other {
                         let why = "another call came under its id before it was answered";
                         self.finish_passed(other, token, Outcome::Unknown(why.to_owned()));
@@ -195,7 +196,7 @@ impl Relay {
     /// Records the outcome of a call that passed and is more than a read, from the server's response.
     pub(super) fn passed_answered(&self, id: &Id, frame: &Frame) {
         // Most calls that pass are reads, whose results are not copied.
-        let Some((call, token)) = open(&self.passed).remove(id) else {
+        let Some((call, token)) = lock(&self.passed).remove(id) else {
             return;
         };
         let outcome = match (frame.part(&frame.result), frame.part(&frame.error)) {
@@ -209,7 +210,7 @@ impl Relay {
 
     /// Records this outcome if the request of this id was a call that passed and is more than a read.
     pub(super) fn passed_ended(&self, id: &Id, outcome: Outcome) {
-        if let Some((call, token)) = open(&self.passed).remove(id) {
+        if let Some((call, token)) = lock(&self.passed).remove(id) {
             self.finish_passed(call, token, outcome);
         }
     }
@@ -258,7 +259,7 @@ impl Relay {
     /// Sends a server's message that belongs to no request to a client that waits for a held call. If there is none, a
     /// request is answered with an error, so that the server does not wait forever.
     pub(in crate::mcp) async fn while_running(&self, message: OneLine) {
-        let waiting: Vec<Back> = open(&self.waiting)
+        let waiting: Vec<Back> = lock(&self.waiting)
             .values()
             .filter(|waiting| waiting.approval.is_some())
             .map(|waiting| waiting.back.clone())
@@ -291,7 +292,7 @@ impl Relay {
         let Some(id) = Id::read(request) else {
             return false;
         };
-        let Some(waiting) = open(&self.waiting).remove(&id) else {
+        let Some(waiting) = lock(&self.waiting).remove(&id) else {
             self.seen.forget(&id);
             self.forget(Some(&id));
             return false;
@@ -305,7 +306,7 @@ impl Relay {
 
     /// Records which approval a call waits for, so that cancelling the call can withdraw the approval.
     pub(in crate::mcp) fn waits_for(&self, id: &Id, approval: ApprovalId) {
-        if let Some(waiting) = open(&self.waiting).get_mut(id) {
+        if let Some(waiting) = lock(&self.waiting).get_mut(id) {
             waiting.approval = Some(approval);
         }
     }
