@@ -17,8 +17,10 @@ use countersign::working_folder::{BadFolder, HOME, Link, WorkingFolder};
 
 use crate::failure::Failure;
 
-/// Maximum number of links that lead to one place, as in the kernel.
-const MOST_HOPS: usize = 40;
+/// Maximum number of links that lead to one place. The kernel follows 40; some programs follow more themselves.
+const MOST_HOPS: usize = 256;
+/// Levels of percent encoding that are resolved.
+const MOST_DECODED: usize = 3;
 
 /// Arguments that name the folder which a tool's patterns begin in.
 const BASES: [&str; 3] = ["/path", "/dir_path", "/directory"];
@@ -39,12 +41,52 @@ pub struct ShownPlace {
     pub proposed: Arguments,
 }
 
+/// The folders that relative paths of a call may begin in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartFolders {
+    /// The working folder.
+    pub working: String,
+    /// Folders that the command of a server names, such as those that it may read.
+    pub others: Vec<String>,
+}
+
+impl StartFolders {
+    /// A working folder alone.
+    pub fn working(folder: &str) -> StartFolders {
+        StartFolders {
+            working: folder.to_owned(),
+            others: Vec::new(),
+        }
+    }
+
+    /// The working folder of a server, and the folders that its command names.
+    pub fn of_command(folder: String, words: &[String]) -> StartFolders {
+        let values = words
+            .iter()
+            .map(|word| word.split_once('=').map_or(word.as_str(), |(_, value)| value));
+        let named = values.filter(|value| Path::new(&folder).join(value).is_dir());
+        let mut others: Vec<String> = named
+            .filter_map(|value| Path::new(&folder).join(value).to_str().map(str::to_owned))
+            .collect();
+        others.dedup();
+        StartFolders {
+            working: folder,
+            others,
+        }
+    }
+}
+
 impl ShownPlace {
     /// Follows the folder and the links again, and returns why the call must not start if they differ from those that
-    /// were shown. `runs` are the arguments that would run; a person may have edited them.
-    pub async fn changed(self, runs: Arguments) -> Option<&'static str> {
+    /// were shown. `runs` are the arguments that would run; a person may have edited them. `others` are the other
+    /// folders that relative paths may begin in.
+    pub async fn changed(self, runs: Arguments, others: Vec<String>) -> Option<&'static str> {
         let look = move || {
-            let now = |arguments: &Arguments| follow(self.folder.path(), arguments).ok();
+            let folders = StartFolders {
+                working: self.folder.path().to_owned(),
+                others,
+            };
+            let now = |arguments: &Arguments| follow(&folders, arguments).ok();
             let is_shown = |now: WorkingFolder| {
                 let mut links = now.links().iter();
                 links.all(|link| self.folder.links().contains(link))
@@ -71,7 +113,8 @@ pub fn current_folder() -> Result<String, Failure> {
 }
 
 /// Returns the working folder with the links that the arguments name.
-pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadFolder> {
+pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFolder, BadFolder> {
+    let folder = folders.working.as_str();
     let leaves = json::leaves(arguments.as_bytes());
     let texts = leaves.iter().filter(|leaf| leaf.kind == Kind::String);
     let texts: Vec<(&str, String)> = texts
@@ -84,6 +127,8 @@ pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadF
     }
     let named = texts.iter().filter(|(pointer, _)| BASES.contains(pointer));
     let named = named.map(|(_, text)| Base::new(start.join(text)));
+    let others = folders.others.iter().map(|other| Base::new(PathBuf::from(other)));
+    let named = named.chain(others);
     let named: Vec<Base> = named.filter(|base| base.plain != start.plain).collect();
     let bases: Vec<&Base> = std::iter::once(&start).chain(&named).collect();
     let mut seen = HashSet::new();
@@ -96,7 +141,10 @@ pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadF
     });
     links.extend(home.map(|home| link(HOME, &home)));
     for name in &names {
-        let targets = bases.iter().flat_map(|base| base.targets(name));
+        let readings = readings(name);
+        let targets = readings
+            .iter()
+            .flat_map(|reading| bases.iter().flat_map(|base| base.targets(reading)));
         for link in targets.map(|target| link(name, &target)) {
             if !links.contains(&link) {
                 links.push(link);
@@ -104,6 +152,33 @@ pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadF
         }
     }
     WorkingFolder::new(folder, links)
+}
+
+/// Returns the paths that a program may read from a name: as written, as the path of a file URL, and with percent
+/// encoding resolved.
+fn readings(name: &str) -> Vec<String> {
+    let mut readings = vec![name.to_owned()];
+    let lower = name.to_ascii_lowercase();
+    if let Some(rest) = lower.find("file:").and_then(|at| name.get(at + "file:".len()..)) {
+        let path = match rest.strip_prefix("//") {
+            Some(rest) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default(),
+            None => rest,
+        };
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        readings.push(path.to_owned());
+    }
+    for index in 0..readings.len() {
+        let mut text = readings.get(index).cloned().unwrap_or_default();
+        for _ in 0..MOST_DECODED {
+            let Some(decoded) = path_names::percent_decoded(&text) else {
+                break;
+            };
+            text = String::from_utf8_lossy(&decoded).into_owned();
+            readings.push(text.clone());
+        }
+    }
+    readings.retain(|reading| !reading.is_empty());
+    readings
 }
 
 /// A folder that relative paths begin in.

@@ -138,6 +138,26 @@ impl Reader {
     }
 }
 
+/// Resolves one level of percent encoding; `None` if there is none.
+pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let escaped = match byte {
+            b'%' => digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2))),
+            _ => None,
+        };
+        decoded.push(match escaped {
+            Some((high, low)) => (high * 16 + low) as u8,
+            None => *byte,
+        });
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    (decoded.len() < bytes.len()).then_some(decoded)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -324,7 +324,7 @@ async fn start(
         Some(bytes) => Arguments::parse(bytes).map_err(|_| not_understood())?,
         None => call.arguments.clone(),
     };
-    if let Some(problem) = shown.changed(runs).await {
+    if let Some(problem) = shown.changed(runs, Vec::new()).await {
         return Ok(Some(deny(problem)));
     }
     let mut place = call.place.clone();

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::Dialect;
 use crate::failure::Failure;
-use crate::links;
+use crate::links::{self, StartFolders};
 
 /// Size limit of an event in bytes. It is this large because an event can contain a tool's result.
 pub const LARGEST_EVENT: usize = 32 * 1024 * 1024;
@@ -123,7 +123,8 @@ impl Input<'_> {
             .map_err(|problem| bad(&first_line(&problem.to_string())))?;
         // The same command does something else in another folder, so a call without one cannot be shown.
         let cwd = self.cwd.as_deref().ok_or_else(|| bad("it has no `cwd`"))?;
-        let working_folder = links::follow(cwd, &arguments).map_err(|problem| bad_folder(&problem))?;
+        let working_folder =
+            links::follow(&StartFolders::working(cwd), &arguments).map_err(|problem| bad_folder(&problem))?;
         let session = match &self.agent_id {
             Some(part) => format!("{}/{part}", self.session_id),
             None => self.session_id.clone(),

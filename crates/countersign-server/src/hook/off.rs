@@ -18,7 +18,7 @@ const CODEX_SWITCHES: [&str; 2] = ["hooks", "codex_hooks"];
 
 /// Environment variables with which a project's settings would change what an installed hook runs, or which files it
 /// uses. A name that ends in `*` stands for all that begin so.
-const CHANGES_HOOKS: [&str; 16] = [
+const CHANGES_HOOKS: [&str; 19] = [
     "PATH",
     "HOME",
     "XDG_*",
@@ -28,6 +28,9 @@ const CHANGES_HOOKS: [&str; 16] = [
     "GCONV_PATH",
     "LOCPATH",
     "SHELL",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "PS4",
     "BASH_ENV",
     "BASH_FUNC_*",
     "ENV",

@@ -15,6 +15,7 @@ use super::gateway::Disposition;
 use super::one_line::OneLine;
 use super::relay::{InFlightCall, Relay};
 use super::upstreams::Origin;
+use crate::links::StartFolders;
 
 /// Prefix of the names of built-in tools.
 const PREFIX: &str = "countersign_";
@@ -117,7 +118,8 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
     let input = input.map(RawValue::get).ok_or("`input` is missing")?;
     let request = relay.request(name, input.as_bytes().into());
     let folder = relay.gateway.settings.client_folder.as_deref();
-    let request = relay.gateway.located(request, folder).await?;
+    let folders = folder.map(StartFolders::working);
+    let request = relay.gateway.located(request, folders.as_ref()).await?;
     let put = relay
         .gateway
         .put(request)
@@ -161,7 +163,7 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
     }
     let runs = approval.calls.first().map(|call| call.arguments.clone());
     if let Some((place, runs)) = Origin::place_of(&approval).zip(runs)
-        && let Some(why) = place.changed(runs).await
+        && let Some(why) = place.changed(runs, Vec::new()).await
     {
         return Err(why.to_owned());
     }

@@ -24,7 +24,7 @@ use super::server::{Gone, Upstream};
 use crate::environment;
 use crate::failure::{Exit, Failure};
 use crate::group::Group;
-use crate::links;
+use crate::links::{self, StartFolders};
 
 /// Offset that shells add to a signal's number to make an exit code.
 const SIGNAL: i32 = 128;
@@ -121,8 +121,8 @@ pub struct Launch {
 /// Sends messages to the process's standard input.
 struct Input {
     messages: mpsc::WeakSender<OneLine>,
-    /// The folder of the process, which is ours.
-    folder: String,
+    /// The folder of the process, which is ours, and those that its command names.
+    folders: StartFolders,
 }
 
 impl Upstream for Input {
@@ -134,8 +134,8 @@ impl Upstream for Input {
         .boxed()
     }
 
-    fn working_folder(&self) -> Option<&str> {
-        Some(&self.folder)
+    fn folders(&self) -> Option<&StartFolders> {
+        Some(&self.folders)
     }
 }
 
@@ -146,7 +146,7 @@ impl Child {
             .words
             .split_first()
             .ok_or_else(|| Failure::usage("there is no server to start").hint("write it behind `--`"))?;
-        let folder = links::current_folder()?;
+        let folders = StartFolders::of_command(links::current_folder()?, arguments);
         let started = Command::new(program)
             .args(arguments)
             .env_clear()
@@ -175,7 +175,7 @@ impl Child {
         tokio::spawn(lines::write_all(messages, stdin));
         let way = Box::new(Input {
             messages: input.downgrade(),
-            folder,
+            folders,
         });
         let child = Child {
             input,

@@ -27,7 +27,7 @@ use super::lease::Lease;
 use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};
-use crate::links;
+use crate::links::{self, StartFolders};
 use crate::mcp::lock;
 
 /// How many approvals are searched for the same call.
@@ -191,12 +191,12 @@ impl Gateway {
         }
     }
 
-    /// Follows the links in the arguments of a call that runs in this folder. A call that passes and names no places is
+    /// Follows the links in the arguments of a call that runs in these folders. A call that passes and names no places is
     /// left as it is. Returns why the call cannot be proposed if its links do not fit on a card.
     pub async fn located(
         &self,
         request: ToolCallRequest,
-        folder: Option<&str>,
+        folders: Option<&StartFolders>,
     ) -> Result<ToolCallRequest, String> {
         let policy = self.gate.policy();
         let needs_links = |request: &ToolCallRequest| {
@@ -204,15 +204,15 @@ impl Gateway {
                 || policy.is_slow(&request.tool, request.arguments.len())
                 || self.holds(request)
         };
-        let Some(folder) = folder.filter(|_| needs_links(&request)) else {
+        let Some(folders) = folders.filter(|_| needs_links(&request)) else {
             return Ok(request);
         };
         // The gate refuses arguments that cannot be read, with the reason.
         let Ok(arguments) = Arguments::parse(request.arguments.clone()) else {
             return Ok(request);
         };
-        let folder = folder.to_owned();
-        let followed = tokio::task::spawn_blocking(move || links::follow(&folder, &arguments)).await;
+        let folders = folders.clone();
+        let followed = tokio::task::spawn_blocking(move || links::follow(&folders, &arguments)).await;
         let followed = followed.map_err(|error| format!("its links cannot be followed: {error}"))?;
         let working_folder = followed.map_err(|problem| problem.to_string())?;
         Ok(ToolCallRequest {

@@ -23,6 +23,7 @@ use super::one_line::OneLine;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
+use crate::links::StartFolders;
 use crate::mcp::lock;
 use crate::output;
 
@@ -50,8 +51,8 @@ pub trait Upstream: Send + Sync + 'static {
         false
     }
 
-    /// Returns the folder that the server runs in, if it runs on this machine.
-    fn working_folder(&self) -> Option<&str> {
+    /// Returns the folders of the server, if it runs on this machine.
+    fn folders(&self) -> Option<&StartFolders> {
         None
     }
 
@@ -165,9 +166,9 @@ impl Server {
         self.upstream.set_headers(headers);
     }
 
-    /// Returns the folder that the server runs in, if it runs on this machine.
-    pub fn working_folder(&self) -> Option<&str> {
-        self.upstream.working_folder()
+    /// Returns the folders of the server, if it runs on this machine.
+    pub fn folders(&self) -> Option<&StartFolders> {
+        self.upstream.folders()
     }
 
     /// Marks the handshake as done.

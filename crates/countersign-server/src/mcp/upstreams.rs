@@ -241,10 +241,12 @@ async fn run(permit: &Permit, origin: &Origin, is_one_of_several: bool) -> Ran {
         return not_sent("the tool's definition is no longer the one that was shown");
     }
     if let Some(place) = origin.place.clone() {
-        if server.working_folder() != Some(place.folder.path()) {
+        let folders = server.folders();
+        let Some(folders) = folders.filter(|folders| folders.working == place.folder.path()) else {
             return not_sent("the server runs in another folder than the one that was shown");
-        }
-        if let Some(why) = place.changed(permit.arguments().clone()).await {
+        };
+        let others = folders.others.clone();
+        if let Some(why) = place.changed(permit.arguments().clone(), others).await {
             return not_sent(why);
         }
     }

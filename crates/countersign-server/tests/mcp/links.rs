@@ -49,7 +49,19 @@ fn x81_the_gateway_follows_links_to_sensitive_places() {
     let (place, root) = folder();
     let mut client = Client::peer(&place, &["--hold", "50ms"]);
     let absolute = root.join("notes.txt").display().to_string();
-    for path in ["notes.txt", "./keys/../notes.txt", &absolute] {
+    let (url, encoded) = (
+        format!("file://{absolute}"),
+        format!("FILE://localhost{absolute}?x"),
+    );
+    for path in [
+        "notes.txt",
+        "./keys/../notes.txt",
+        &absolute,
+        &url,
+        &encoded,
+        "file:notes.txt",
+        "note%73.txt",
+    ] {
         let id = approval(&client.call("read", json!({ "path": path })));
         let notes = notes(&place, &id);
         let target = root.join("keys/id_rsa").display().to_string();
@@ -64,6 +76,24 @@ fn x81_the_gateway_follows_links_to_sensitive_places() {
     // A tool without `places` passes whatever it names.
     let answer = client.call("large", json!({ "path": "notes.txt" }));
     assert!(text(&answer).starts_with("xx"), "large");
+}
+
+/// Servers that are given folders begin relative paths there, not in the folder they run in.
+#[test]
+fn x81_relative_paths_are_followed_from_the_folders_of_the_servers_command() {
+    let (place, root) = folder();
+    std::fs::create_dir(root.join("data")).unwrap();
+    symlink("../keys/id_rsa", root.join("data/inner.txt")).unwrap();
+    let data = root.join("data").display().to_string();
+    let words = [
+        "mcp", "--name", "peer", "--hold", "50ms", "--", "python3", PEER, "journal", &data,
+    ];
+    let mut client = Client::spawn(place.command(&words));
+    client.greet(json!({}));
+    let id = approval(&client.call("read", json!({ "path": "inner.txt" })));
+    assert!(notes(&place, &id).contains("leads to"), "{}", notes(&place, &id));
+    let answer = client.call("read", json!({ "path": "plain.txt" }));
+    assert!(text(&answer).starts_with("read "), "{answer}");
 }
 
 #[test]

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 
 use crate::json::{Node, Tree};
-use crate::path_names::{self, ShellWords};
+use crate::path_names::{self, ShellWords, percent_decoded};
 use crate::working_folder::{HOME, WorkingFolder};
 
 /// Built-in patterns of files and folders, in lower case, separated by blanks. `*` matches any characters within one
@@ -429,26 +429,6 @@ fn without_hosts(text: &str) -> String {
         paths.push_str(part.get(part.len() - length..).unwrap_or_default());
     }
     paths
-}
-
-/// Resolves one level of percent encoding; `None` if there is none.
-fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let escaped = match byte {
-            b'%' => digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2))),
-            _ => None,
-        };
-        decoded.push(match escaped {
-            Some((high, low)) => (high * 16 + low) as u8,
-            None => *byte,
-        });
-        at += if escaped.is_some() { 3 } else { 1 };
-    }
-    (decoded.len() < bytes.len()).then_some(decoded)
 }
 
 /// Returns the folder of [`FOLDERS`] that a path ends at, ignoring trailing wildcards.

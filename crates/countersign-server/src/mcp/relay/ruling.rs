@@ -107,7 +107,7 @@ impl Relay {
             session: self.gateway.lease.session(self.server.number_here),
             ..self.request(self.server.qualified(&call.tool), call.arguments.clone())
         };
-        let request = match self.gateway.located(request, self.server.working_folder()).await {
+        let request = match self.gateway.located(request, self.server.folders()).await {
             Ok(request) => request,
             Err(problem) => {
                 let _ = in_flight

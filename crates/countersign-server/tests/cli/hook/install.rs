@@ -371,7 +371,14 @@ fn x21_a_hook_that_settings_turn_off_is_not_good() {
 
 #[test]
 fn x21_a_project_that_sets_the_hooks_environment_is_not_good() {
-    let names = ["LD_PRELOAD", "HOME", "PATH", "XDG_CONFIG_HOME", "BASH_ENV"];
+    let names = [
+        "LD_PRELOAD",
+        "HOME",
+        "PATH",
+        "XDG_CONFIG_HOME",
+        "BASH_ENV",
+        "SHELLOPTS",
+    ];
     let set: Vec<String> = names.iter().map(|name| format!(r#""{name}":"x""#)).collect();
     for file in [".claude/settings.json", ".claude/settings.local.json"] {
         let place = installed("claude-code");
