@@ -289,13 +289,13 @@ mod tests {
         Usage: countersign-bench [OPTIONS] [CASE]
 
         Arguments:
-          [CASE]  What to measure; all that need no further setting when absent [possible values: fsync,
+          [CASE]  Case to measure; by default all that need no further options [possible values: fsync,
                   propose, cycle, wake, waiting, read, list, bytes, recover, nodes, http, http-wake,
                   http-get, http-waiting, http-streams]
 
         Options:
-              --on <WHERE>         Where: `memory`, a directory for SQLite, or a postgres:// URL
-              --callers <CALLERS>  Callers at once [default: 64]
+              --on <WHERE>         Store to use: `memory`, a directory for SQLite, or a postgres:// URL
+              --callers <CALLERS>  Number of concurrent callers [default: 64]
               --seconds <SECONDS>  Seconds per case [default: 2]
               --rows <ROWS>        Rows, for the cases that need history or waiters [default: 10000]
               --program <FILE>     The `countersign` to measure over HTTP; the one in this program's

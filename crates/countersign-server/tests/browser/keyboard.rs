@@ -74,6 +74,7 @@ fn the_keys_lead_to_the_other_pages(stage: &Stage) {
     stage.press("e");
     stage.until_address("?edit=1");
     stage.goto("/approvals");
+    stage.until(&format!("document.getElementById('a{id}')"));
     stage.press("j");
     stage.press("o");
     stage.until_address(&id);
