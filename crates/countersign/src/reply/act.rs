@@ -183,7 +183,12 @@ impl ActWords {
         }
         // "Review" with the label "Approve" approves what was reviewed.
         let is_approval = own.is_some_and(|own| objects && agrees(tables, own)) && !is_of_act;
-        let act = act.filter(|_| !has_unclear_label && !has_contrary_label && !is_approval);
+        // "Send" does not name "Send ikke mail", and "deploy" not "Deploy stoppen".
+        let said: Phrase = reply.iter().map(|word| (*word).to_owned()).collect();
+        let is_cut =
+            has_not && !negates(&said, tag) || refuses && !repeats_refusal(&said, &own_words, &act_words);
+        let act = act.filter(|_| !has_unclear_label && !has_contrary_label && !is_approval && !is_cut);
+        let of_label = of_label.filter(|_| !is_cut);
         let summary = act.and_then(|act| reader.read(act.summary()?, act.every()?, false));
         let title = act.and_then(|act| {
             let name = reader.read(act.title(), act.title(), false)?;
@@ -514,6 +519,7 @@ impl<'a> NameReader<'a> {
         };
         // A reply that ends in a preposition was broken off, unless it belongs to the verb: "check out".
         while !is_label
+            && ends_in_value(text)
             && whole.len() > name.verb.len()
             && whole
                 .last()
@@ -572,7 +578,16 @@ impl<'a> NameReader<'a> {
                 .filter(is_particle)
                 .map(|particle| particle.word.clone()),
         );
-        let behind = words.get(verb.len()..).unwrap_or_default();
+        let mut behind = words.get(verb.len()..).unwrap_or_default();
+        // "Call … off": the particle stands behind the value.
+        if let Some((last, before)) = behind.split_last()
+            && last.is_after_value
+            && self.is_in(&last.word, |phrases| &phrases.particle)
+            && !ends_in_value(text)
+        {
+            verb.push(last.word.clone());
+            behind = before;
+        }
         // A word before an article is a verb.
         let is_before_article = words
             .get(1)
@@ -708,12 +723,7 @@ impl<'a> NameReader<'a> {
         let (object, rest) = words.split_at_checked(length).unwrap_or((words, &[]));
         let is_before_value = |at: usize| match rest.get(at + 1) {
             Some(next) => next.is_after_value,
-            None => {
-                at + 1 == rest.len()
-                    && text
-                        .trim_end_matches(|c: char| !c.is_alphanumeric() && c != crate::policy::VALUE)
-                        .ends_with(crate::policy::VALUE)
-            }
+            None => at + 1 == rest.len() && ends_in_value(text),
         };
         let is_bare = |at: usize| {
             let (Some(fixed), before) = (rest.get(at), at.checked_sub(1).and_then(|at| rest.get(at))) else {
@@ -804,6 +814,19 @@ fn is_function_word(label: &str) -> bool {
     let is_spaced = |word: &String| !is_unspaced(word) && word.chars().any(char::is_alphabetic);
     let is_nothing = || ["なし", "無し", "没有", "沒有"].contains(&words.concat().as_str());
     words.iter().any(is_spaced) || matches!(words.as_slice(), [word] if is_unspaced(word)) || is_nothing()
+}
+
+/// Returns true if nothing but punctuation follows the last value of a text.
+fn ends_in_value(text: &str) -> bool {
+    let is_mark = |c: char| !c.is_alphanumeric() && c != crate::policy::VALUE;
+    text.trim_end_matches(is_mark).ends_with(crate::policy::VALUE)
+}
+
+/// Returns true if a reply has a refusing word of the label or the act.
+fn repeats_refusal(said: &[String], label: &[String], act: &[String]) -> bool {
+    let mut refusals = all_phrases().values().flat_map(|phrases| &phrases.refuse);
+    let is_said = |refusal: &Phrase| refusal.iter().all(|word| said.contains(word));
+    refusals.any(|refusal| (holds(label, refusal) || holds(act, refusal)) && is_said(refusal))
 }
 
 /// Returns true if one of these words negates the others, in any language. In Portuguese, "no" means "in the".

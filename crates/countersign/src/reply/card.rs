@@ -212,7 +212,19 @@ fn of_label(words: &[String]) -> Vec<String> {
 }
 
 /// Words that negate the rest of a denying label.
-pub(super) const NOT: [&str; 62] = [
+pub(super) const NOT: [&str; 74] = [
+    "ekki",
+    "nahi",
+    "nahin",
+    "mat",
+    "yok",
+    "etme",
+    "yapma",
+    "etmeyin",
+    "금지",
+    "하지",
+    "않기",
+    "말기",
     "no",
     "dont",
     "do",
