@@ -807,8 +807,9 @@ fn has_known_verb(words: &[String], is_verb_last: bool) -> bool {
     known.any(|verb| !verb.is_empty() && (words.starts_with(verb) || (is_verb_last && words.ends_with(verb))))
 }
 
-/// Returns true if a label is one that cannot be the name of an act by itself: it has letters, and in a script without
-/// spaces only one character.
+/// Returns true if a label without a verb cannot name an act: words with letters ("Off", "Without"), a single character
+/// of a script without spaces, or a word for nothing. Not true for emoji, and for longer words of such scripts, whose
+/// verbs may be missing in the lists.
 fn is_function_word(label: &str) -> bool {
     let words = split(label);
     let is_spaced = |word: &String| !is_unspaced(word) && word.chars().any(char::is_alphabetic);
