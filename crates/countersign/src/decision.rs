@@ -88,6 +88,16 @@ pub enum Assurance {
 }
 
 impl Assurance {
+    /// All levels, in increasing order.
+    pub const ALL: [Assurance; 6] = [
+        Assurance::Text,
+        Assurance::Button,
+        Assurance::Api,
+        Assurance::CommandLine,
+        Assurance::Page,
+        Assurance::Passkey,
+    ];
+
     /// Word used in policies and JSON.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -220,12 +220,12 @@ async fn version_1_is_still_read() {
 /// An assurance is stored by its position.
 #[test]
 fn assurances_keep_their_stored_positions() {
-    use crate::decision::{Assurance, Surface};
-    for (position, surface) in (0..).zip(Surface::ALL) {
-        let bytes = postcard::to_allocvec(&surface.assurance()).unwrap();
-        assert_eq!(bytes, [position], "{surface:?}");
+    use crate::decision::Assurance;
+    for (position, level) in (0..).zip(Assurance::ALL) {
+        let bytes = postcard::to_allocvec(&level).unwrap();
+        assert_eq!(bytes, [position], "{level:?}");
     }
-    assert!(Assurance::Text < Assurance::Passkey);
+    assert!(Assurance::ALL.is_sorted());
 }
 
 /// Version 3 is version 2 with the provenance appended. Calls without provenance are still written as version 2.

@@ -310,8 +310,12 @@ pub async fn quorum_survives_a_restart(fixture: Fixture) {
 /// Tries every surface against every required minimum.
 pub async fn h08_a_weaker_surface_cannot_approve(fixture: Fixture) {
     let mut n = 0;
-    for (asked, least) in Surface::ALL.into_iter().map(Surface::assurance).enumerate() {
-        for (came, on) in Surface::ALL.into_iter().enumerate() {
+    for (asked, least) in Assurance::ALL.into_iter().enumerate() {
+        for on in Surface::ALL {
+            let came = Assurance::ALL
+                .into_iter()
+                .take_while(|level| *level != on.assurance())
+                .count();
             n += 1;
             let authority = Authority {
                 assurance: least,
