@@ -48,6 +48,8 @@ enum Case {
     List,
     /// Stored bytes per finished approval.
     Bytes,
+    /// An audit of a store with `--rows` finished approvals, as `countersign verify` makes it.
+    Verify,
     /// First listing after a kill with `--rows` pending approvals, compared with 50 pending.
     Recover,
     /// Time from a decision on one node to the waiter on another (PostgreSQL).
@@ -192,6 +194,7 @@ async fn measure(case: Case, args: &BenchArgs, place: &Place) -> anyhow::Result<
         Case::Waiting => wake::waiting(place.open("waiting").await?, args.rows).await?,
         Case::List => scale::list(place, args.rows, args.span()).await?,
         Case::Bytes => scale::bytes(place, args.rows.min(20_000)).await?,
+        Case::Verify => scale::verify(place, args.rows).await?,
         Case::Recover => scale::recover(place, args).await?,
         Case::Nodes => wake::nodes(place, args.span()).await?,
         Case::Http => http::cycle(place, args, Wanted::Result).await?,
@@ -290,8 +293,8 @@ mod tests {
 
         Arguments:
           [CASE]  Case to measure; by default all that need no further options [possible values: fsync,
-                  propose, cycle, wake, waiting, read, list, bytes, recover, nodes, http, http-wake,
-                  http-get, http-waiting, http-streams]
+                  propose, cycle, wake, waiting, read, list, bytes, verify, recover, nodes, http,
+                  http-wake, http-get, http-waiting, http-streams]
 
         Options:
               --on <WHERE>         Store to use: `memory`, a directory for SQLite, or a postgres:// URL

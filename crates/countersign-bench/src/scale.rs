@@ -8,6 +8,7 @@ use countersign::decision::Verdict;
 use countersign::gate::Gate;
 use countersign::id::Tenant;
 use countersign::store::Filter;
+use countersign::store::audit::Audit;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use serde_json::{Value, json};
 
@@ -76,20 +77,42 @@ async fn fill_pending(gate: &Gate, count: usize) -> anyhow::Result<()> {
         .await
 }
 
+async fn finish_approvals(gate: &Gate, count: usize) -> anyhow::Result<()> {
+    let asked = submission("delete_paddocks", arguments())?;
+    let finish_one = |_| async { whole(gate, asked.clone()).await };
+    iter(0..count)
+        .map(finish_one)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await
+}
+
+/// Measures an audit of `count` finished approvals, with their events and the log.
+pub(super) async fn verify(place: &Place, count: usize) -> anyhow::Result<Value> {
+    let gate = gate(place.open("verify").await?)?;
+    finish_approvals(&gate, count).await?;
+    let started = Instant::now();
+    let audited = gate.store().audit(&Audit::default(), &|_| {}).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    if !audited.is_sound() || audited.approvals != count as u64 {
+        bail!("the audit of {count} approvals returned {audited:?}");
+    }
+    Ok(json!({
+        "bench": "verify",
+        "approvals": audited.approvals,
+        "events": audited.events,
+        "seconds": (seconds * 100.0).round() / 100.0,
+        "per_s": (count as f64 / seconds).round(),
+    }))
+}
+
 /// Measures the stored bytes per finished approval, including events.
 pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> {
     let Place::Sqlite { .. } = place else {
         return Ok(json!({"bench": "bytes", "skipped": "SQLite only"}));
     };
-    let store = place.open("bytes").await?;
-    let gate = gate(store)?;
-    let asked = submission("delete_paddocks", arguments())?;
-    let finish_one = |_| async { whole(&gate, asked.clone()).await };
-    iter(0..count)
-        .map(finish_one)
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<()>()
-        .await?;
+    let gate = gate(place.open("bytes").await?)?;
+    finish_approvals(&gate, count).await?;
     drop(gate);
     // Closing the last connection checkpoints the WAL into the database file.
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -53,12 +53,49 @@ enum Operation {
     Approve,
 }
 
-/// Cuts the connection to the server at many points of the exchange, and checks that every answer is true.
+/// Results of cuts at many points of the exchange.
+#[derive(Default)]
+struct Cuts {
+    cuts: usize,
+    committed: usize,
+    aborted: usize,
+}
+
+/// Cuts the connection to the server at many points of the exchange, and checks that every answer is true. Repeats run
+/// in parallel, each with a connection of its own, because a cut mostly waits for the next connection.
 #[expect(clippy::print_stdout, reason = "a script collects the figures")]
-async fn check_cuts(operation: Operation, step: i64, cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
+async fn check_cuts(operation: Operation, step: i64, cut: fn(&Proxy, i64)) -> Cuts {
     let url = database().await;
     let direct = open(&url).await;
-    let proxy = Proxy::before(&url).await;
+    let (step, repeats) = repeats().map_or((step, 1), |repeats| (1, repeats));
+    let passes = (0..repeats as u64).map(|pass| cut_everywhere(&url, &direct, operation, pass, step, cut));
+    let mut all = Cuts::default();
+    for pass in futures_util::future::join_all(passes).await {
+        all.cuts += pass.cuts;
+        all.committed += pass.committed;
+        all.aborted += pass.aborted;
+    }
+    let Cuts {
+        cuts,
+        committed,
+        aborted,
+    } = all;
+    println!(
+        "F11 postgres rounds={cuts} violations=0 operation={operation:?} every={step} committed={committed} aborted={aborted}"
+    );
+    all
+}
+
+/// Cuts once at every `step`th byte of the exchange.
+async fn cut_everywhere(
+    url: &str,
+    direct: &PostgresStore,
+    operation: Operation,
+    pass: u64,
+    step: i64,
+    cut: fn(&Proxy, i64),
+) -> Cuts {
+    let proxy = Proxy::before(url).await;
     let options = PostgresOptions {
         lanes: 1,
         notify: false,
@@ -66,67 +103,60 @@ async fn check_cuts(operation: Operation, step: i64, cut: impl Fn(&Proxy, i64)) 
         ..PostgresOptions::default()
     };
     let store = PostgresStore::connect(&proxy.url, options).await.unwrap();
-    let (mut committed, mut aborted, mut cuts) = (0, 0, 0);
-    let (step, repeats) = repeats().map_or((step, 1), |repeats| (1, repeats));
-    let mut number = 0;
-    for _ in 0..repeats {
-        for place in 0.. {
-            number += 1;
-            // Makes sure that a connection is open, so that the cut falls into the exchange.
-            propose(&store, new_approval(1_000_000 + number)).await;
-            if operation == Operation::Approve {
-                propose(&direct, new_approval(number)).await;
+    let mut found = Cuts::default();
+    for place in 0.. {
+        let number = pass * 1_000_000 + 1 + place;
+        // Makes sure that a connection is open, so that the cut falls into the exchange.
+        propose(&store, new_approval(1_000_000_000 + number)).await;
+        if operation == Operation::Approve {
+            propose(direct, new_approval(number)).await;
+        }
+        cut(&proxy, i64::try_from(place).unwrap() * step);
+        let answer = match operation {
+            Operation::Propose => try_propose(&store, new_approval(number)).await.map(|_| ()),
+            Operation::Approve => approve(&store, number)
+                .await
+                .map(|answer| assert_eq!(answer.started, Some(1))),
+        };
+        let was_cut = proxy.mend();
+        found.cuts += usize::from(was_cut);
+        let there = match operation {
+            Operation::Propose => stored(direct, number).await.is_some(),
+            Operation::Approve => stored(direct, number).await.unwrap().state == State::Approved,
+        };
+        match answer {
+            Ok(()) => {
+                found.committed += usize::from(was_cut);
+                assert!(there, "cut {place}: said to be there");
             }
-            cut(&proxy, place * step);
-            let answer = match operation {
-                Operation::Propose => try_propose(&store, new_approval(number)).await.map(|_| ()),
-                Operation::Approve => approve(&store, number)
-                    .await
-                    .map(|answer| assert_eq!(answer.started, Some(1))),
-            };
-            let was_cut = proxy.mend();
-            cuts += usize::from(was_cut);
-            let there = match operation {
-                Operation::Propose => stored(&direct, number).await.is_some(),
-                Operation::Approve => stored(&direct, number).await.unwrap().state == State::Approved,
-            };
-            match answer {
-                Ok(()) => {
-                    committed += usize::from(was_cut);
-                    assert!(there, "cut {place}: said to be there");
-                }
-                Err(StoreError::Unavailable(_)) => {
-                    aborted += 1;
-                    assert!(!there, "cut {place}: said not to be there");
-                }
-                Err(error) => panic!("cut {place}: {error:?}"),
+            Err(StoreError::Unavailable(_)) => {
+                found.aborted += 1;
+                assert!(!there, "cut {place}: said not to be there");
             }
-            if operation == Operation::Approve {
-                // A second attempt starts the call or is told that it was started; never both.
-                let _ = approve(&direct, number).await.unwrap();
-            }
-            let events = direct.events(&Tenant::single(), id(number)).await.unwrap();
-            let starts = events
-                .iter()
-                .filter(|event| matches!(event.what, EventKind::Started { .. }));
-            let expected = usize::from(operation == Operation::Approve);
-            assert_eq!(starts.count(), expected, "I2: cut {place}");
-            if !was_cut {
-                // The exchange is shorter than this offset: all points were tried.
-                break;
-            }
+            Err(error) => panic!("cut {place}: {error:?}"),
+        }
+        if operation == Operation::Approve {
+            // A second attempt starts the call or is told that it was started; never both.
+            let _ = approve(direct, number).await.unwrap();
+        }
+        let events = direct.events(&Tenant::single(), id(number)).await.unwrap();
+        let starts = events
+            .iter()
+            .filter(|event| matches!(event.what, EventKind::Started { .. }));
+        let expected = usize::from(operation == Operation::Approve);
+        assert_eq!(starts.count(), expected, "I2: cut {place}");
+        if !was_cut {
+            // The exchange is shorter than this offset: all points were tried.
+            break;
         }
     }
-    println!(
-        "F11 postgres rounds={cuts} violations=0 operation={operation:?} every={step} committed={committed} aborted={aborted}"
-    );
-    (committed, aborted)
+    found
 }
 
 #[tokio::test]
 async fn f11_cut_on_the_way_to_the_server() {
     for operation in [Operation::Propose, Operation::Approve] {
-        let (_, aborted) = check_cuts(operation, 31, Proxy::cut_to_server).await;
+        let Cuts { aborted, .. } = check_cuts(operation, 31, Proxy::cut_to_server).await;
         assert!(aborted > 20, "{aborted}");
     }
 }
@@ -134,7 +164,9 @@ async fn f11_cut_on_the_way_to_the_server() {
 #[tokio::test]
 async fn f11_cut_on_the_way_back() {
     for operation in [Operation::Propose, Operation::Approve] {
-        let (committed, aborted) = check_cuts(operation, 7, Proxy::cut_to_client).await;
+        let Cuts {
+            committed, aborted, ..
+        } = check_cuts(operation, 7, Proxy::cut_to_client).await;
         assert!(
             committed >= 3,
             "{committed}: the COMMIT went through, and its answer did not"
