@@ -14,7 +14,7 @@ use super::card::{NOT, agrees};
 use super::kind::{Kinds, PieceKind};
 use super::language::{Language, Tables};
 use super::offer::{Offer, OfferWords};
-use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, phrases_of};
+use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, is_english, phrases_of};
 use super::word::{Words, is_unspaced, split};
 
 /// Words of the offer that name the act.
@@ -49,8 +49,6 @@ pub(super) struct ActWords {
     pub(super) has_unclear_label: bool,
     /// True if the act is more than its verb and object, so that these are too little.
     is_more: bool,
-    /// True if the act says nothing of a time, so that "now" adds nothing to it.
-    pub(super) may_be_now: bool,
 }
 
 /// One way in which the card words its act.
@@ -66,7 +64,9 @@ struct Name {
     is_known: bool,
     is_verb_last: bool,
     is_more: bool,
-    has_time: bool,
+    /// True if the object may be the noun of another act ("Delete protection"), so that the verb alone may mean the
+    /// opposite.
+    is_object_unclear: bool,
 }
 
 /// A part of a reply that names the act.
@@ -149,8 +149,10 @@ impl ActWords {
                 has_known_verb(&split(act.title()), is_verb_last)
             }),
         };
-        let objects = in_either(|phrases| &phrases.objection);
-        let is_familiar = has_known_verbs && !objects;
+        let objects = in_either(|phrases| &phrases.objection) || in_either(|phrases| &phrases.counter);
+        // The value of "Post …: …" may be "unpublish".
+        let is_in_value = act.and_then(|act| act.summary()).is_some_and(ends_in_named_value);
+        let is_familiar = has_known_verbs && !objects && !is_in_value;
         let reader = NameReader::new(tables, language, tag);
         let of_label = own.and_then(|own| reader.read(own, own, true));
         let has_verb = of_label.as_ref().is_some_and(|name| !name.verb.is_empty());
@@ -187,7 +189,8 @@ impl ActWords {
         let said: Phrase = reply.iter().map(|word| (*word).to_owned()).collect();
         let is_cut =
             has_not && !negates(&said, tag) || refuses && !repeats_refusal(&said, &own_words, &act_words);
-        let act = act.filter(|_| !has_unclear_label && !has_contrary_label && !is_approval && !is_cut);
+        let is_named = !has_unclear_label && !has_contrary_label && !is_approval && !is_cut && !is_in_value;
+        let act = act.filter(|_| is_named);
         let of_label = of_label.filter(|_| !is_cut);
         let summary = act.and_then(|act| reader.read(act.summary()?, act.every()?, false));
         let title = act.and_then(|act| {
@@ -207,20 +210,24 @@ impl ActWords {
                 names.push(name);
             }
         }
+        // "Delete it" repeats the label "Delete", whatever the card's noun is.
+        let is_object_unclear = match has_verb {
+            true => names.first().is_some_and(|name| name.is_object_unclear),
+            false => names.iter().any(|name| name.is_object_unclear),
+        };
         ActWords {
             refuses,
             has_refusing_label,
             objects,
             waits,
             is_familiar,
-            is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)),
+            is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)) || is_object_unclear,
             is_turned: false,
             is_negated,
             has_not,
             has_contrary_label,
             has_unclear_label,
             is_more: names.iter().any(|name| name.is_more),
-            may_be_now: !names.is_empty() && !names.iter().any(|name| name.is_more || name.has_time),
             names,
             label,
         }
@@ -408,11 +415,12 @@ struct NameReader<'a> {
     listed: Vec<&'static Phrases>,
 }
 
-/// A fixed word of an act, and whether a value or a comma precedes it.
+/// A fixed word of an act, and whether a value, a comma or a hyphen precedes it.
 struct Fixed {
     word: String,
     is_after_value: bool,
     is_after_comma: bool,
+    is_after_hyphen: bool,
 }
 
 impl<'a> NameReader<'a> {
@@ -541,12 +549,18 @@ impl<'a> NameReader<'a> {
                 whole.clear();
             }
         }
-        let is_excepted = |of: fn(&Phrases) -> &Vec<Phrase>| {
-            let mut phrases = self.listed.iter().flat_map(|phrases| of(phrases));
-            phrases.any(|phrase| !is_article(&phrase.concat(), &self.listed) && contains(&whole, phrase))
-        };
-        name.is_more |= is_excepted(|phrases| &phrases.except);
-        name.has_time |= is_excepted(|phrases| &phrases.narrow);
+        // The "e" of "e-mail" is no "and".
+        let is_begun = |at: usize| words.get(at + 1).is_some_and(|next| next.is_after_hyphen);
+        let unjoined = (0..).zip(words).filter(|(at, _)| !is_begun(*at));
+        let unjoined: Phrase = unjoined.map(|(_, fixed)| fixed.word.clone()).collect();
+        let is_except =
+            |phrase: &&Phrase| !is_article(&phrase.concat(), &self.listed) && contains(&unjoined, phrase);
+        let mut excepts = self.listed.iter().flat_map(|phrases| &phrases.except);
+        name.is_more |= excepts.any(|phrase| is_except(&phrase));
+        name.is_more |= joins(match skipped {
+            0 => text,
+            _ => text.split_once(',').map_or(text, |(_, behind)| behind),
+        });
         name.whole = whole;
         Some(name)
     }
@@ -610,9 +624,23 @@ impl<'a> NameReader<'a> {
                     || ENDINGS.iter().any(|ending| last.word.ends_with(ending))
             });
         name.is_more |= ends_in_act && !is_before_article && self.is_in(&first.word, |phrases| &phrases.both);
+        // "Reply-all" is another verb than "reply".
+        name.is_more |= words.get(1).is_some_and(|next| next.is_after_hyphen);
+        name.is_object_unclear = !is_before_article && self.is_object_unclear(&name.object);
         name.is_known = is_known;
         name.verb = verb;
         Some(name)
+    }
+
+    /// Returns true if an English object may be the noun of another act: "Delete protection" deletes nothing. Plurals
+    /// and listed nouns are things.
+    fn is_object_unclear(&self, object: &[String]) -> bool {
+        let is_english = self.own.is_some_and(is_english);
+        let is_thing = |word: &String| {
+            let is_plural = word.ends_with('s') && !word.ends_with("ss");
+            is_plural || self.is_in(word, |phrases| &phrases.thing) || word.chars().any(char::is_numeric)
+        };
+        is_english && object.last().is_some_and(|last| !is_thing(last))
     }
 
     /// Reads "Kontakt … löschen" in a language that puts the verb last.
@@ -673,12 +701,12 @@ impl<'a> NameReader<'a> {
             false => texts.get(verb.len()..),
         };
         let others = others.unwrap_or_default();
-        let mut seconds = verbs().chain(&own.refuse).chain(&own.wait).chain(&own.narrow);
+        let counters = own.counter.iter().chain(&own.narrow);
+        let mut seconds = verbs().chain(&own.refuse).chain(&own.wait).chain(counters);
         Name {
             verb: verb.clone(),
             is_more: others.len() > MOST_OBJECT || seconds.any(|second| contains(others, second)),
             is_known: true,
-            has_time: true,
             ..Name::default()
         }
     }
@@ -752,6 +780,7 @@ impl<'a> NameReader<'a> {
         let is_act_noun = |at: usize, fixed: &Fixed| {
             let before = at.checked_sub(1).and_then(|at| object.get(at));
             let is_act = self.is_in(&fixed.word, |phrases| &phrases.noun)
+                || self.is_in(&fixed.word, |phrases| &phrases.counter)
                 || self.is_in(&fixed.word, |phrases| &phrases.refuse)
                 || self.is_in(&fixed.word, |phrases| &phrases.wait);
             is_act && !before.is_some_and(is_article)
@@ -760,15 +789,10 @@ impl<'a> NameReader<'a> {
         let is_more = !(0..rest.len()).all(is_bare)
             || object.iter().any(is_narrow)
             || (0..).zip(object).any(|(at, fixed)| is_act_noun(at, fixed));
-        let is_place = |fixed: &Fixed| {
-            let word = fixed.word.as_str();
-            ["to", "for", "of", "with"].contains(&word) || UNITS.contains(&word)
-        };
         let content = object.iter().filter(|fixed| !is_article(fixed));
         Name {
             object: content.map(|fixed| fixed.word.clone()).collect(),
             is_more,
-            has_time: !rest.iter().all(is_place),
             ..Name::default()
         }
     }
@@ -788,6 +812,29 @@ fn contains(words: &[String], phrase: &[String]) -> bool {
     !phrase.is_empty() && words.windows(phrase.len()).any(|part| part == phrase)
 }
 
+/// Returns true if a mark between fixed words may join another act or condition: "Back up & wipe", "Send (draft)". Marks
+/// beside a value only set it off.
+fn joins(text: &str) -> bool {
+    const MARKS: &str = ",;:&+/\\|<>=~*()[]{}–—→⇒›»«·•‧、；：，。（）＆＋／｜＝";
+    let joins = |fixed: &str| {
+        let fixed =
+            fixed.trim_matches(|c: char| c.is_whitespace() || c.is_ascii_punctuation() || MARKS.contains(c));
+        fixed.contains(|c: char| MARKS.contains(c)) || fixed.contains(". ") || fixed.contains(" - ")
+    };
+    text.split(crate::policy::VALUE).any(joins)
+}
+
+/// Returns true for a summary such as "Post …: …", which may say only in its last value what is done.
+fn ends_in_named_value(summary: &str) -> bool {
+    let mut parts = summary.split(crate::policy::VALUE).map(str::trim);
+    let is_word = |first: &str| split(first).len() == 1;
+    parts.next().is_some_and(is_word)
+        && parts
+            .next()
+            .is_some_and(|behind| behind.starts_with([':', '=']) && split(behind).is_empty())
+        && parts.next().is_some()
+}
+
 /// Returns the fixed words of an act.
 fn fixed(text: &str) -> Vec<Fixed> {
     let words = Words::of(text, usize::MAX).unwrap_or_default();
@@ -795,6 +842,7 @@ fn fixed(text: &str) -> Vec<Fixed> {
         word: words.get(index).to_owned(),
         is_after_value: words.gap(index).is_value,
         is_after_comma: words.gap(index).is_joint,
+        is_after_hyphen: words.gap(index).is_hyphen,
     };
     (0..words.len()).map(read).collect()
 }

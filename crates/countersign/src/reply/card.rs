@@ -12,7 +12,9 @@
 use super::act::{ActWords, Named, longest};
 use super::language::{Tables, tables};
 use super::offer::Offer;
-use super::phrases::{Phrase, Phrases, all_phrases, base, begins, holds, is_letter, listed, phrases_of};
+use super::phrases::{
+    Phrase, Phrases, all_phrases, base, begins, holds, is_english, is_letter, listed, phrases_of,
+};
 use super::word::{Words, is_unspaced, split};
 
 /// Returns true if a reply that reads as a yes is plain enough for a card. `said` is the tag of the person's language,
@@ -444,7 +446,6 @@ const ACT: u32 = 1 << 3;
 const COURTESY: u32 = 1 << 4;
 const APPROVAL: u32 = 1 << 5;
 const GO_ON: u32 = 1 << 6;
-const NOW: u32 = 1 << 7;
 const ONWARD: u32 = 1 << 8;
 /// A yes that is more than the plain word: "sure", "do it".
 const LOOSE: u32 = 1 << 9;
@@ -508,7 +509,6 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
                 (&phrases.soft, courtesy),
                 (&phrases.approval, APPROVAL),
                 (&phrases.go_on, GO_ON),
-                (&phrases.now, NOW | courtesy),
                 (&phrases.praise, PRAISE),
                 // English "fine" before a verb makes it a noun, too.
                 (
@@ -557,7 +557,7 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
         let is_clear = act.is_familiar && !act.refuses;
         // Words that may mean the opposite of an act that refuses or waits, another time, the other label, or one call
         // of several.
-        let is_opposite = (act.refuses && has(APPROVAL | NOW | GO_ON))
+        let is_opposite = (act.refuses && has(APPROVAL | GO_ON))
             || (act.waits && has(ONWARD))
             // A judgement may be about the thing: an invoice may be right that is disputed.
             || (act.refuses && has(JUDGEMENT | FAIR))
@@ -565,9 +565,8 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
             || (!is_clear && has(JUDGEMENT | APPROVAL | FAIR) && !has_particle)
             || (!act.is_familiar && has(GO_ON))
             || (!act.is_familiar && !act.refuses && has(ONWARD) && !has_particle)
-            || (!act.may_be_now && has(NOW))
             || (needs.has_own_labels && has(GO_ON))
-            || (needs.plain_yes && has(LOOSE | JUDGEMENT | ONWARD | APPROVAL | GO_ON | MILD | NOW))
+            || (needs.plain_yes && has(LOOSE | JUDGEMENT | ONWARD | APPROVAL | GO_ON | MILD))
             || (needs.more_than_act && has(SINGLE))
             || (act.refuses && has(ACT) && !has(LED))
             || (act.is_verb_unclear && has(BARE) && !has(LED));
@@ -603,10 +602,6 @@ fn bits(named: Named) -> u32 {
         (false, false) => BARE | PRONOUN,
     };
     ACT | single | object
-}
-
-fn is_english(phrases: &Phrases) -> bool {
-    phrases_of("en").is_some_and(|english| std::ptr::eq(english, phrases))
 }
 
 /// Returns true for the plainest yes of a language, also with a courtesy behind it: "yes", "yes please".

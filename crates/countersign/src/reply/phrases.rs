@@ -21,7 +21,6 @@ pub(super) struct Phrases {
     /// Like `yes`, but only for an act that does not refuse, on a card without labels of its own.
     pub(super) go_on: Vec<Phrase>,
     pub(super) praise: Vec<Phrase>,
-    pub(super) now: Vec<Phrase>,
     /// Like `yes`, but not for an act that refuses, stops or waits.
     pub(super) onward: Vec<Phrase>,
     /// Verbs of acts by which something waits or stays as it is.
@@ -42,6 +41,10 @@ pub(super) struct Phrases {
     pub(super) narrow: Vec<Phrase>,
     /// Nouns of acts: behind another noun they are the act, as in "order cancellation".
     pub(super) noun: Vec<Phrase>,
+    /// Nouns of acts that prevent, end or reduce what the verb before them does, as in "delete protection".
+    pub(super) counter: Vec<Phrase>,
+    /// Nouns of things, which a verb before them acts on.
+    pub(super) thing: Vec<Phrase>,
     /// Verbs that are nouns, too.
     pub(super) both: Vec<Phrase>,
     /// Words that negate a verb.
@@ -105,6 +108,11 @@ pub(super) fn begins(rest: &[&str], phrase: &[String]) -> bool {
         && phrase.iter().zip(rest).all(|(word, said)| word == said)
 }
 
+/// Returns true for the phrases of English.
+pub(super) fn is_english(phrases: &Phrases) -> bool {
+    phrases_of("en").is_some_and(|english| std::ptr::eq(english, phrases))
+}
+
 /// Returns a tag without its region, in the form that `tables/cards.txt` uses: `pt` for `pt-BR`, `no` for `nb`.
 pub(super) fn base(tag: &str) -> &str {
     match tag.split(['-', '_', '.', '@']).next().unwrap_or(tag) {
@@ -160,7 +168,6 @@ fn read(text: &str) -> HashMap<String, Phrases> {
                 "[approval]" => &mut phrases.approval,
                 "[go on]" => &mut phrases.go_on,
                 "[praise]" => &mut phrases.praise,
-                "[now]" => &mut phrases.now,
                 "[refuse]" => &mut phrases.refuse,
                 "[opposite]" => &mut phrases.opposite,
                 "[except]" => &mut phrases.except,
@@ -183,6 +190,8 @@ fn read(text: &str) -> HashMap<String, Phrases> {
                 "[particle]" => &mut phrases.particle,
                 "[narrow]" => &mut phrases.narrow,
                 "[noun]" => &mut phrases.noun,
+                "[counter]" => &mut phrases.counter,
+                "[thing]" => &mut phrases.thing,
                 "[both]" => &mut phrases.both,
                 "[dont]" => &mut phrases.dont,
                 "[same]" | "[unsaid]" | "[against]" => {
@@ -215,7 +224,6 @@ mod tests {
                 &phrases.approval,
                 &phrases.go_on,
                 &phrases.praise,
-                &phrases.now,
                 &phrases.onward,
             ];
             let weaker = weaker.into_iter().flatten().chain(&phrases.soft);
