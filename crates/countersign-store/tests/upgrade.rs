@@ -159,3 +159,88 @@ async fn f21_life_goes_on_in_a_store_of_0_1_0() {
     assert!(again.approval(&tenant, id(100)).await.unwrap().is_some());
     println!("F21 sqlite rounds=1 violations=0");
 }
+
+/// Default number of killed migrations; `COUNTERSIGN_TEST_F21` sets another.
+const KILLS: u32 = 10;
+/// Number of copies of the old store's events, so that the migration takes long enough to be killed.
+const COPIES: u32 = 500;
+
+/// Copies the old store and repeats its events.
+fn copy_with_many_events() -> (TempDir, PathBuf, i64) {
+    let (folder, path, _) = copy();
+    let connection = Connection::open(&path).unwrap();
+    let repeat = "WITH RECURSIVE copy(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM copy WHERE i < ?1)
+        INSERT INTO event
+        SELECT seq + i * (SELECT max(seq) FROM event), approval + i * 9, number, at, policy, by, what, link
+        FROM copy CROSS JOIN event ORDER BY i, seq";
+    connection.execute(repeat, [COPIES]).unwrap();
+    let events = connection
+        .query_row("SELECT count(*) FROM event", [], |row| row.get(0))
+        .unwrap();
+    (folder, path, events)
+}
+
+/// Opens the store named by the environment, which migrates it.
+#[test]
+#[ignore = "a child of `f21_a_killed_migration_is_repeated`"]
+fn child_that_migrates() {
+    let path = PathBuf::from(std::env::var("COUNTERSIGN_TEST_STORE").unwrap());
+    let clock = Arc::new(ManualClock::at(Time::from_micros(1_790_000_060_000_000)));
+    drop(open(&path, &clock));
+}
+
+fn start_migration(path: &PathBuf) -> std::process::Child {
+    std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_migrates", "--ignored"])
+        .env("COUNTERSIGN_TEST_STORE", path)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn f21_a_killed_migration_is_repeated() {
+    let kills: u32 = std::env::var("COUNTERSIGN_TEST_F21").map_or(KILLS, |text| text.parse().unwrap());
+    let (_folder, old, events) = copy_with_many_events();
+    let (folder, path, clock) = copy();
+    std::fs::copy(&old, &path).unwrap();
+    let begun = std::time::Instant::now();
+    assert!(start_migration(&path).wait().unwrap().success());
+    let duration = begun.elapsed();
+    let (mut before, mut between, mut after) = (0, 0, 0);
+    for number in 0..kills {
+        for ending in ["-wal", "-shm", "-journal"] {
+            std::fs::remove_file(folder.path().join(format!("store.db{ending}"))).ok();
+        }
+        std::fs::copy(&old, &path).unwrap();
+        let mut child = start_migration(&path);
+        tokio::time::sleep(duration * number / kills).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match schema(&path) {
+            2 => before += 1,
+            3 => between += 1,
+            _ => after += 1,
+        }
+        let store = open(&path, &clock);
+        for number in 1..=9 {
+            let approval = store
+                .approval(&Tenant::single(), id(number))
+                .await
+                .unwrap()
+                .unwrap();
+            let events = store.events(&Tenant::single(), id(number)).await.unwrap();
+            assert_eq!(verify(&approval, &events), Ok(()), "{number}");
+        }
+        let log = store.log_head().await.unwrap();
+        assert_eq!(i64::try_from(log.size), Ok(events), "every event is counted once");
+        store.close().await;
+    }
+    assert!(
+        before > 0 && before < kills,
+        "{before} of {kills} were killed before the first step"
+    );
+    println!(
+        "F21 sqlite rounds={kills} violations=0 before={before} between_two_steps={between} after={after}"
+    );
+}
