@@ -232,10 +232,13 @@ impl Base {
             Ok(rest) => self.real.join(rest),
             Err(_) => plain.clone(),
         };
-        let mut targets = vec![resolved(path), resolved(&plain)];
-        targets.retain(|found| *found != expected && *found != plain);
-        targets.dedup();
-        targets
+        let (followed, shortened) = (resolved(path), resolved(&plain));
+        // After `..` behind a link, programs disagree about the file, so a person has to see both.
+        if followed != shortened {
+            return vec![followed, shortened];
+        }
+        let is_elsewhere = followed != expected && followed != plain;
+        is_elsewhere.then_some(followed).into_iter().collect()
     }
 }
 

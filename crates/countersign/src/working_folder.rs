@@ -4,6 +4,8 @@
 //! call's digest, and more paths to compare with sensitive places. The host's word can only make a ruling stricter.
 //! Not here: access to files. A host that can see them follows the links itself.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::hash::{Fields, Hash};
@@ -85,7 +87,15 @@ impl WorkingFolder {
     /// Notes for the card, not escaped. The host's text is in quotes, so that it cannot pass for ours.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         let folder = format!("runs in the folder {}", quoted(&self.path));
-        let link = |link: &Link| format!("{} leads to {}", quoted(&link.path), quoted(&link.target));
+        let mut named = HashSet::new();
+        let link = move |link: &Link| {
+            // Programs may read one path in two ways, or begin it in two folders.
+            let verb = match named.insert(link.path.clone()) {
+                true => "leads to",
+                false => "may also lead to",
+            };
+            format!("{} {verb} {}", quoted(&link.path), quoted(&link.target))
+        };
         std::iter::once(folder).chain(self.links.iter().map(link))
     }
 

@@ -375,3 +375,32 @@ fn the_message_to_the_person_names_the_store() {
     let told = one(&left)["systemMessage"].as_str().unwrap().to_owned();
     assert!(told.contains(&format!("--store {store}`")), "{told}");
 }
+
+#[test]
+fn x81_a_card_shows_both_readings_of_a_path_that_climbs_behind_a_link() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    std::fs::create_dir_all(project.join("src/deep")).unwrap();
+    symlink("src/deep", project.join("deep")).unwrap();
+    symlink(&ssh, project.join("keys")).unwrap();
+    let [followed, shortened] = ["src/new.txt", "new.txt"].map(|name| project.join(name));
+    let input = serde_json::json!({"file_path": "deep/../new.txt", "content": "x"});
+    let (held, notes) = read(&place, &project, 1, "Write", &input);
+    assert!(held);
+    for target in [followed, shortened] {
+        assert!(notes.contains(&format!("to \\\"{}", target.display())), "{notes}");
+    }
+    // Either reading may be the sensitive one.
+    std::fs::create_dir_all(ssh.join("deep")).unwrap();
+    symlink(ssh.join("deep"), project.join("below")).unwrap();
+    for (id, name) in [(2, "below/../config"), (3, "deep/../keys/config")] {
+        let (held, notes) = read(
+            &place,
+            &project,
+            id,
+            "Read",
+            &serde_json::json!({ "file_path": name }),
+        );
+        assert!(held && notes.contains(".ssh"), "{name}: {notes}");
+    }
+}
