@@ -406,7 +406,7 @@ impl Policy {
     pub fn rule_traced(&self, request: CallRequest<'_>, provenance: Option<&Provenance>) -> Ruling {
         match self.draft(request, provenance) {
             DraftRuling::Pass(pass) => Ruling::Pass(pass),
-            DraftRuling::Hold(draft) => Ruling::Hold(draft.finish(self.surfaces)),
+            DraftRuling::Hold(draft) => Ruling::Hold(self.finish(draft, request)),
             DraftRuling::Forbid(reason) => Ruling::Forbid { reason },
         }
     }
@@ -434,7 +434,16 @@ impl Policy {
             }
             (DraftRuling::Pass(_), None) => self.unknown(request),
         };
-        Ok(draft.at_least(least).finish(self.surfaces))
+        Ok(self.finish(draft.at_least(least), request))
+    }
+
+    /// Finishes the terms of a held call. What the host could not examine is said on the card.
+    fn finish(&self, mut draft: Draft, request: CallRequest<'_>) -> Terms {
+        let unfollowed = sensitive_paths::unfollowed(request.arguments, request.working_folder);
+        if let Some(note) = unfollowed.filter(|note| !draft.notes.contains(note)) {
+            draft.notes.push(note);
+        }
+        draft.finish(self.surfaces)
     }
 
     fn draft(&self, request: CallRequest<'_>, provenance: Option<&Provenance>) -> DraftRuling {

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Node, Tree};
+use crate::json::{Node, TopLevel, Tree};
 use crate::path_names::{self, ShellWords, percent_decoded};
 use crate::working_folder::{HOME, WorkingFolder};
 
@@ -329,8 +329,8 @@ impl Places {
             if let Some(entry) = find(value, &start, sensitive) {
                 return Some(format!("`{shown}` names a sensitive place: `{entry}`"));
             }
-            if folder.is_some() && any_text(value, &|text| path_names::names_in(text).is_none()) {
-                return Some(format!("`{shown}` is too long to follow all links in it"));
+            if folder.is_some() && is_too_long(value) {
+                return Some(too_long(key));
             }
             let is_unsure = |text: &str| !ShellWords::read(text).is_sure;
             let is_command = COMMANDS.iter().any(|name| key.eq_ignore_ascii_case(name));
@@ -348,6 +348,27 @@ impl Places {
         let is_missing = given.peek().is_none() || given.any(|(_, value)| !has_text(value));
         self.required.is_empty() && is_missing
     }
+}
+
+/// Returns a note about the first argument whose links could not all be followed, if the host follows links.
+pub(super) fn unfollowed(arguments: &[u8], folder: Option<&WorkingFolder>) -> Option<String> {
+    // A shorter text has neither too many bytes nor too many words.
+    folder.filter(|_| arguments.len() > path_names::MOST_NAMES)?;
+    let tree = Tree::read(arguments, TopLevel::Object).ok()?;
+    let Node::Object(members) = &tree.node else {
+        return None;
+    };
+    let long = members.iter().find(|(_, value)| is_too_long(value));
+    long.map(|(key, _)| too_long(key))
+}
+
+fn too_long(key: &str) -> String {
+    let shown = crate::display::clip(key, 60);
+    format!("`{shown}` is too long to follow all links in it")
+}
+
+fn is_too_long(value: &Tree<'_>) -> bool {
+    any_text(value, &|text| path_names::names_in(text).is_none())
 }
 
 /// Returns the first pattern matched by a string within `value`.
@@ -638,7 +659,6 @@ fn alternatives(text: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::TopLevel;
 
     fn found(text: &str) -> bool {
         found_from(text, None)

@@ -76,3 +76,25 @@ fn x81_what_is_too_long_to_follow_is_held() {
     let (held, notes) = read(&place, &project, 10, "Write", &input);
     assert!(held && notes.contains("leads to"), "{notes}");
 }
+
+#[test]
+fn x81_a_card_says_that_links_in_a_long_text_were_not_followed() {
+    let place = agents();
+    let [project, _] = project(&place);
+    place.write("countersign.toml", PASSES);
+    let note = "`content` is too long to follow all links in it";
+    for (id, (tool, length, expected)) in [
+        ("Write", 5000, true),
+        ("Write", 50, false),
+        ("Unlisted", 5000, true),
+        ("Unlisted", 50, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let input = json!({"file_path": "a.txt", "content": "x".repeat(length)});
+        let (held, notes) = read(&place, &project, id, tool, &input);
+        assert!(held, "{tool}");
+        assert_eq!(notes.contains(note), expected, "{tool} {length}: {notes}");
+    }
+}
