@@ -22,9 +22,6 @@ const MOST_HOPS: usize = 256;
 /// Levels of percent encoding that are resolved.
 const MOST_DECODED: usize = 3;
 
-/// Arguments that name the folder which a tool's patterns begin in.
-const BASES: [&str; 3] = ["/path", "/dir_path", "/directory"];
-
 /// Reason for denying a call whose folder or links are not those that were shown any more.
 const CHANGED: &str = "the place has changed while the call waited: its folder, or a link in its arguments, does not \
                        lead where the approval says. Nothing was run. Propose the call again, so that a person sees \
@@ -125,7 +122,13 @@ pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFo
     if start.real != start.plain {
         links.push(link(folder, &start.real));
     }
-    let named = texts.iter().filter(|(pointer, _)| BASES.contains(pointer));
+    // Only top-level arguments; a deeper pointer has another `/`.
+    let is_base = |pointer: &str| {
+        let name = pointer.strip_prefix('/');
+        name.is_some_and(|name| !name.contains('/') && path_names::is_base(name))
+    };
+    let named = texts.iter().filter(|(pointer, _)| is_base(pointer));
+    let named = named.take(path_names::MOST_BASES);
     let named = named.map(|(_, text)| Base::new(start.join(text)));
     let others = folders.others.iter().map(|other| Base::new(PathBuf::from(other)));
     let named = named.chain(others);

@@ -15,6 +15,21 @@ const SEPARATORS: &str = "\"'`;|&<>()=,{}";
 /// Characters that end a word in a shell, besides white space.
 const OPERATORS: &str = ";|&<>()`";
 
+/// Arguments with which tools name the folder that relative paths in other arguments begin in: in lower case, letters only.
+const BASES: &str = "path dir dirpath directory folder cwd root rootpath base basepath basedir workdir workingdir workingdirectory
+    repopath projectpath";
+/// Maximum number of base folders of one call. A call with more has names that differ only in case or punctuation, and
+/// the policy holds it for that.
+pub const MOST_BASES: usize = 16;
+
+/// Returns true if an argument of this name may be the folder that relative paths begin in.
+pub fn is_base(argument: &str) -> bool {
+    let letters: String = argument.chars().filter(|c| c.is_alphanumeric()).collect();
+    BASES
+        .split_whitespace()
+        .any(|base| letters.eq_ignore_ascii_case(base))
+}
+
 /// Returns the names in a text, each once, the text itself first; `None` if the text is too long or has too many.
 pub fn names_in(text: &str) -> Option<Vec<String>> {
     if text.len() > LONGEST_TEXT {

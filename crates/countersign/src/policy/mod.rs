@@ -489,7 +489,7 @@ impl Policy {
         let places = tool.places.as_ref();
         let folder = request.working_folder;
         notes.extend(places.and_then(|places| places.why(&arguments, folder, &self.sensitive)));
-        let is_conditional = tool.hold.is_some() || tool.deny.is_some();
+        let is_conditional = tool.hold.is_some() || tool.deny.is_some() || tool.places.is_some();
         if !is_held
             && is_conditional
             && let Some((one, other)) = json::confusable_keys(request.arguments)

@@ -132,7 +132,8 @@ impl Sensitive {
         }
         let is_relative = !path.is_empty() && !path.starts_with(['/', '\\', '~', '$']);
         let from = |folder: &String| self.named_at(&format!("{folder}/{path}"), start);
-        let mut folders = start.folders.iter().filter(|_| is_relative);
+        let folders = start.folders.iter().chain(&start.bases);
+        let mut folders = folders.filter(|_| is_relative);
         self.named_at(path, start).or_else(|| folders.find_map(from))
     }
 
@@ -231,6 +232,8 @@ impl Pattern {
 struct Start {
     /// The working folder; if it is a link, also its target.
     folders: Vec<String>,
+    /// Folders that other arguments name, in which relative paths may begin as well.
+    bases: Vec<String>,
     /// Paths as the arguments name them, with their targets in lower case.
     links: Vec<(String, String)>,
     /// The home folder, if the host says that it is in an unusual place.
@@ -252,8 +255,29 @@ impl Start {
         Start {
             home: home.map(|(_, target)| target.clone()),
             folders: std::iter::once(folder.path().to_lowercase()).chain(own).collect(),
+            bases: Vec::new(),
             links,
         }
+    }
+
+    /// Adds the folders that the arguments name, from each working folder.
+    fn with_bases(mut self, members: &[(Cow<'_, str>, Tree<'_>)]) -> Start {
+        let named = members.iter().filter(|(key, _)| path_names::is_base(key));
+        let texts = named.filter_map(|(_, value)| match &value.node {
+            Node::String(text) if !text.is_empty() => Some(text.to_lowercase()),
+            _ => None,
+        });
+        for text in texts.take(path_names::MOST_BASES) {
+            match text.starts_with(['/', '\\', '~', '$']) || self.folders.is_empty() {
+                true => self.bases.push(text),
+                false => {
+                    let folders = self.folders.iter();
+                    self.bases
+                        .extend(folders.map(|folder| format!("{folder}/{text}")));
+                }
+            }
+        }
+        self
     }
 
     /// Returns true if an absolute path ends at the home folder, ignoring wildcards at its end.
@@ -305,6 +329,7 @@ impl Places {
         let Node::Object(members) = &arguments.node else {
             return Some("the arguments cannot be read".to_owned());
         };
+        let start = start.with_bases(members);
         let is_there = |name: &String| members.iter().any(|(key, value)| key == name && has_text(value));
         if let Some(missing) = self.required.iter().find(|name| !is_there(name)) {
             return Some(format!("there is no `{missing}`, so what is read cannot be told"));
@@ -320,9 +345,10 @@ impl Places {
             ));
         }
         members.iter().find_map(|(key, value)| {
-            let is_named = |names: &[String]| names.iter().any(|name| name == key);
+            // Some tools ignore the case of names. An exception is only for the name as it is written.
+            let is_named = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(key));
             let is_place = self.all || is_named(&self.required) || is_named(&self.optional);
-            if !is_place || is_named(&self.except) {
+            if !is_place || self.except.iter().any(|name| name == key) {
                 return None;
             }
             let shown = crate::display::clip(key, 60);
@@ -767,6 +793,27 @@ mod tests {
     }
 
     #[test]
+    fn x81_relative_paths_also_begin_in_folders_that_arguments_name() {
+        let check = |folder: Option<&str>, arguments: &str, expected: bool| {
+            let folder = folder.map(|folder| WorkingFolder::new(folder, Vec::new()).unwrap());
+            let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
+            let why = Places::read(["*"]).why(&tree, folder.as_ref(), &Sensitive::with(["/srv/keys"]));
+            assert_eq!(why.is_some(), expected, "{arguments} in {folder:?}: {why:?}");
+        };
+        check(None, r#"{"cwd":"/srv/www","file":"../keys/a"}"#, true);
+        check(None, r#"{"cwd":"/srv/www","file":"keys/a"}"#, false);
+        check(
+            None,
+            r#"{"workingDirectory":"/srv/www","file":"../keys/a"}"#,
+            true,
+        );
+        check(None, r#"{"other":"/srv/www","file":"../keys/a"}"#, false);
+        check(Some("/srv"), r#"{"base_path":"www","file":"../keys/a"}"#, true);
+        check(Some("/opt"), r#"{"base_path":"www","file":"../keys/a"}"#, false);
+        check(Some("/p"), r#"{"path":"src","glob":"*.rs"}"#, false);
+    }
+
+    #[test]
     fn x81_links_lead_to_sensitive_places() {
         let link = |path: &str, target: &str| crate::working_folder::Link {
             path: path.to_owned(),
@@ -918,5 +965,9 @@ mod tests {
             None,
         );
         check(&["*", "!pattern"], r#"{"pattern":"x","path":".env"}"#, found);
+        let found = Some("`File` names a sensitive place: `.env*`");
+        check(&["file"], r#"{"file":"a","File":".env"}"#, found);
+        check(&["file?"], r#"{"File":".env"}"#, found);
+        check(&["*", "!file"], r#"{"File":".env"}"#, found);
     }
 }

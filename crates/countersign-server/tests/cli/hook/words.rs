@@ -98,3 +98,63 @@ fn x81_a_card_says_that_links_in_a_long_text_were_not_followed() {
         assert_eq!(notes.contains(note), expected, "{tool} {length}: {notes}");
     }
 }
+
+#[test]
+fn x81_names_in_another_case_are_places_too() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    let policy = "[tools.Open]\neffect = \"read\"\nplaces = [\"path\", \"name?\", \"!note\"]\n";
+    place.write("countersign.toml", format!("{PASSES}{policy}"));
+    symlink(&ssh, project.join("notes")).unwrap();
+    for (id, (input, expected)) in [
+        (json!({"path": "a.txt", "Path": ".env"}), true),
+        (json!({"path": "a.txt", "PATH": "notes/config"}), true),
+        (json!({"path": "a.txt", "Path": "b.txt"}), true),
+        (json!({"path": "a.txt", "NAME": ".env"}), true),
+        (json!({"path": "a.txt", "note": ".env"}), false),
+        (json!({"path": "a.txt", "name": "b.txt"}), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, &project, id, "Open", &input);
+        assert_eq!(held, expected, "{input}: {notes}");
+    }
+}
+
+#[test]
+fn x81_relative_paths_also_begin_in_the_folder_that_another_argument_names() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    let places = "[places]\nsensitive = [\"/srv/keys\"]\n";
+    place.write("countersign.toml", format!("{PASSES}{places}"));
+    std::fs::create_dir(project.join("sub")).unwrap();
+    symlink(ssh.join("config"), project.join("sub/inner.txt")).unwrap();
+    let names = [
+        "path",
+        "cwd",
+        "Cwd",
+        "root",
+        "base",
+        "base_path",
+        "basePath",
+        "working_directory",
+        "workdir",
+        "folder",
+        "dir",
+        "dir_path",
+        "directory",
+    ];
+    for (id, name) in names.into_iter().enumerate() {
+        for (more, folder, file, expected) in [
+            (0, "sub", "inner.txt", true),
+            (100, "sub", "other.txt", false),
+            (200, "/srv/www", "../keys/a", true),
+            (300, "/srv/www", "keys/a", false),
+        ] {
+            let input = json!({ name: folder, "file": file });
+            let (held, notes) = read(&place, &project, id + more, "Look", &input);
+            assert_eq!(held, expected, "{input}: {notes}");
+        }
+    }
+}
