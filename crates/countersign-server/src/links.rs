@@ -136,7 +136,11 @@ pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFo
     let bases: Vec<&Base> = std::iter::once(&start).chain(&named).collect();
     let mut seen = HashSet::new();
     // The policy holds a call with a text that is too long.
-    let names = texts.iter().filter_map(|(_, text)| path_names::names_in(text));
+    let keys = json::keys(arguments.as_bytes());
+    let keys = keys.iter().filter(|key| names_a_place(key));
+    let values = texts.iter().map(|(_, text)| text.as_str());
+    let texts = values.chain(keys.map(|key| key.text.as_str()));
+    let names = texts.filter_map(path_names::names_in);
     let names: Vec<String> = names.flatten().filter(|name| seen.insert(name.clone())).collect();
     let home = unusual_home().filter(|home| {
         let is_named = |name: &String| bases.iter().any(|base| base.leads_to(name, home));
@@ -155,6 +159,12 @@ pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFo
         }
     }
     WorkingFolder::new(folder, links)
+}
+
+/// Returns true if the name of a member may be a path. That of an argument is the tool's own word.
+fn names_a_place(key: &json::Key) -> bool {
+    let is_nested = key.pointer.matches('/').count() > 1;
+    is_nested || !path_names::is_argument_name(&key.text)
 }
 
 /// Returns the paths that a program may read from a name: as written, as the path of a file URL, and with percent

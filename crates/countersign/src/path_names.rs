@@ -30,6 +30,12 @@ pub fn is_base(argument: &str) -> bool {
         .any(|base| letters.eq_ignore_ascii_case(base))
 }
 
+/// Returns true if a name looks like one that a tool gives an argument, not like a path.
+pub fn is_argument_name(name: &str) -> bool {
+    name.chars()
+        .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+}
+
 /// Returns the names in a text, each once, the text itself first; `None` if the text is too long or has too many.
 pub fn names_in(text: &str) -> Option<Vec<String>> {
     if text.len() > LONGEST_TEXT {

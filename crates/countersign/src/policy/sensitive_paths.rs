@@ -352,10 +352,11 @@ impl Places {
                 return None;
             }
             let shown = crate::display::clip(key, 60);
-            if let Some(entry) = find(value, &start, sensitive) {
+            let named = || (!path_names::is_argument_name(key)).then(|| sensitive.named_in(key, &start));
+            if let Some(entry) = find(value, &start, sensitive).or_else(|| named().flatten()) {
                 return Some(format!("`{shown}` names a sensitive place: `{entry}`"));
             }
-            if folder.is_some() && is_too_long(value) {
+            if folder.is_some() && is_too_long(key, value) {
                 return Some(too_long(key));
             }
             let is_unsure = |text: &str| !ShellWords::read(text).is_sure;
@@ -384,7 +385,7 @@ pub(super) fn unfollowed(arguments: &[u8], folder: Option<&WorkingFolder>) -> Op
     let Node::Object(members) = &tree.node else {
         return None;
     };
-    let long = members.iter().find(|(_, value)| is_too_long(value));
+    let long = members.iter().find(|(key, value)| is_too_long(key, value));
     long.map(|(key, _)| too_long(key))
 }
 
@@ -393,28 +394,33 @@ fn too_long(key: &str) -> String {
     format!("`{shown}` is too long to follow all links in it")
 }
 
-fn is_too_long(value: &Tree<'_>) -> bool {
-    any_text(value, &|text| path_names::names_in(text).is_none())
+fn is_too_long(key: &str, value: &Tree<'_>) -> bool {
+    let is_long = |text: &str| path_names::names_in(text).is_none();
+    is_long(key) || any_text(value, &is_long)
 }
 
-/// Returns the first pattern matched by a string within `value`.
+/// Returns the first pattern matched by a string within `value`, or by the name of a member.
 fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option<&'s str> {
     match &value.node {
         Node::String(text) => sensitive.named_in(text, start),
         Node::Array(items) => items.iter().find_map(|item| find(item, start, sensitive)),
-        Node::Object(members) => members
-            .iter()
-            .find_map(|(_, value)| find(value, start, sensitive)),
+        Node::Object(members) => members.iter().find_map(|(key, value)| {
+            sensitive
+                .named_in(key, start)
+                .or_else(|| find(value, start, sensitive))
+        }),
         Node::Null | Node::Bool(_) | Node::Number => None,
     }
 }
 
-/// Returns true if a string within `value` fits.
+/// Returns true if a string within `value`, or the name of a member, fits.
 fn any_text(value: &Tree<'_>, fits: &dyn Fn(&str) -> bool) -> bool {
     match &value.node {
         Node::String(text) => fits(text),
         Node::Array(items) => items.iter().any(|item| any_text(item, fits)),
-        Node::Object(members) => members.iter().any(|(_, value)| any_text(value, fits)),
+        Node::Object(members) => members
+            .iter()
+            .any(|(key, value)| fits(key) || any_text(value, fits)),
         Node::Null | Node::Bool(_) | Node::Number => false,
     }
 }

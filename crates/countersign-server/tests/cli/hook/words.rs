@@ -158,3 +158,26 @@ fn x81_relative_paths_also_begin_in_the_folder_that_another_argument_names() {
         }
     }
 }
+
+#[test]
+fn x81_names_of_members_are_places_as_their_values_are() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    place.write("countersign.toml", PASSES);
+    symlink(&ssh, project.join("notes")).unwrap();
+    for (id, (input, expected)) in [
+        (json!({"files": {"notes/config": {"line": 1}}}), true),
+        (json!({"files": [{"notes": true}]}), true),
+        (json!({"files": {".env": "x"}}), true),
+        (json!({"notes/config": 1}), true),
+        (json!({"files": {"src/a.rs": "x"}}), false),
+        // What a tool calls its arguments is no path.
+        (json!({"credentials": "none", "notes": 1}), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, &project, id, "Look", &input);
+        assert_eq!(held, expected, "{input}: {notes}");
+    }
+}
