@@ -13,7 +13,7 @@ use std::sync::Arc;
 use countersign::call::Arguments;
 use countersign::json::{self, Kind};
 use countersign::path_names;
-use countersign::working_folder::{BadFolder, HOME, Link, WorkingFolder};
+use countersign::working_folder::{BadFolder, HOME, Link, UNREADABLE, WorkingFolder};
 
 use crate::failure::Failure;
 
@@ -325,10 +325,17 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
-/// Makes a link. A target that is not UTF-8 is written with replacement characters, which match no ordinary name.
+/// Makes a link. A byte of the target that is not UTF-8 is written as a replacement character and its number: the policy
+/// holds a call with such a target, and two of them differ.
 fn link(name: &str, target: &Path) -> Link {
+    let mut text = String::new();
+    for chunk in target.as_os_str().as_encoded_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        let odd = chunk.invalid().iter();
+        text.extend(odd.map(|byte| format!("{UNREADABLE}{byte:02x}")));
+    }
     Link {
         path: name.to_owned(),
-        target: target.to_string_lossy().into_owned(),
+        target: text,
     }
 }

@@ -16,6 +16,8 @@ pub const LONGEST_PATH: usize = 4096;
 pub const MOST_LINKS: usize = 64;
 /// Path of a link that names the home folder of the host, if that is in an unusual place and the call may read it.
 pub const HOME: &str = "~";
+/// Character in a target for a part of its name that is not UTF-8. A place with such a name cannot be compared.
+pub const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
 
 /// The folder that a call runs in, and links that its arguments name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use crate::json::{Node, TopLevel, Tree};
 use crate::path_names::{self, ShellWords, percent_decoded};
-use crate::working_folder::{HOME, WorkingFolder};
+use crate::working_folder::{self, HOME, WorkingFolder};
 
 /// Built-in patterns of files and folders, in lower case, separated by blanks. `*` matches any characters within one
 /// path component. A pattern that begins with `/` is matched from the root, any other at every component of a path, so
@@ -103,7 +103,10 @@ impl Sensitive {
         let found = readings.find_map(|text| self.named_in_plain(text, start));
         found.or_else(|| {
             let mut targets = start.targets_in(text);
-            targets.find_map(|target| self.named_at(target, start))
+            targets.find_map(|target| match target.contains(working_folder::UNREADABLE) {
+                true => Some("a name that is not UTF-8"),
+                false => self.named_at(target, start),
+            })
         })
     }
 
@@ -145,6 +148,9 @@ impl Sensitive {
 
     /// Returns the pattern that a whole folder belongs to, not counting folders that merely contain sensitive places.
     fn covers(&self, folder: &str) -> Option<&str> {
+        if folder.contains(working_folder::UNREADABLE) {
+            return Some("a name that is not UTF-8");
+        }
         let names: Vec<&str> = folder
             .split(['/', '\\'])
             .filter(|name| !name.is_empty())

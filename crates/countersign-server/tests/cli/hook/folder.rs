@@ -404,3 +404,36 @@ fn x81_a_card_shows_both_readings_of_a_path_that_climbs_behind_a_link() {
         assert!(held && notes.contains(".ssh"), "{name}: {notes}");
     }
 }
+
+#[test]
+fn x81_a_link_to_a_name_that_is_not_utf8_is_held() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = agents();
+    let [project, _] = project(&place);
+    let target = |name: &[u8]| project.join(std::ffi::OsStr::from_bytes(name));
+    symlink(target(b"a\xff"), project.join("odd")).unwrap();
+    symlink(target(b"plain"), project.join("even")).unwrap();
+    for (id, name, expected) in [(1, "odd", true), (2, "even", false)] {
+        let (held, notes) = read(
+            &place,
+            &project,
+            id,
+            "Read",
+            &serde_json::json!({ "file_path": name }),
+        );
+        assert_eq!(held, expected, "{name}: {notes}");
+    }
+    // Another target of that kind is another question.
+    let write = |id: &str| {
+        let input = r#"{"file_path":"odd","content":"x"}"#;
+        let event = event("claude-code", id, &project, "Write", input);
+        ask(&place, &["claude-code", "--hold", "10ms"], event.as_bytes())
+    };
+    write("3");
+    let id = pending(&place);
+    place.good(&["approve", &id]);
+    std::fs::remove_file(project.join("odd")).unwrap();
+    symlink(target(b"a\xfe"), project.join("odd")).unwrap();
+    let left = write("4");
+    assert!(!is_allowed(&left), "{left:?}");
+}
