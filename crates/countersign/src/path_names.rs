@@ -2,7 +2,8 @@
 //!
 //! Input: one text of a call's arguments. Output: everything in it that can be a path: the text itself, its words as
 //! they are written, and its words as a POSIX shell reads them, without quotes and backslashes.
-//! Not here: variables, substitutions and wildcards, which only a shell can resolve.
+//! Not here: variables, substitutions and wildcards, which only a shell can resolve. A command with one of the first two,
+//! or that changes its folder, counts as unsure.
 
 use std::collections::HashSet;
 
@@ -14,6 +15,8 @@ pub const MOST_NAMES: usize = 1000;
 const SEPARATORS: &str = "\"'`;|&<>()=,{}";
 /// Characters that end a word in a shell, besides white space.
 const OPERATORS: &str = ";|&<>()`";
+/// Commands of a shell that change its folder.
+const FOLDER_CHANGES: [&str; 4] = ["cd", "chdir", "pushd", "popd"];
 
 /// Arguments with which tools name the folder that relative paths in other arguments begin in: in lower case, letters only.
 const BASES: &str = "path dir dirpath directory folder cwd root rootpath base basepath basedir workdir workingdir workingdirectory
@@ -55,8 +58,8 @@ pub fn names_in(text: &str) -> Option<Vec<String>> {
 pub(crate) struct ShellWords {
     /// The words without quotes and backslashes; of `--name=value`, also the value.
     pub(crate) words: Vec<String>,
-    /// False if a shell may read the text in another way: quotes that do not end, `$'…'`, a substitution within quotes,
-    /// backslashes within backticks, or a here-document with quotes.
+    /// False if a shell may read the text in another way, or from another folder: quotes that do not end, `$'…'`,
+    /// variables, substitutions, choices in braces, a here-document with quotes, or a change of folder.
     pub(crate) is_sure: bool,
 }
 
@@ -71,18 +74,26 @@ impl ShellWords {
                 '"' => reader.double_quoted(&mut rest),
                 // `$'…'` has escapes of its own.
                 '$' if rest.peek() == Some(&'\'') => reader.is_unsure = true,
-                c if c.is_whitespace() || OPERATORS.contains(c) => reader.end_word(),
+                '$' => reader.dollar(rest.peek()),
+                c if c.is_whitespace() || OPERATORS.contains(c) => {
+                    reader.is_unsure |= c == '`';
+                    reader.end_word();
+                }
                 c => reader.push(c),
             }
         }
         reader.end_word();
-        // In a here-document, and within backticks, quotes and backslashes mean something else. Comments count as text:
-        // an apostrophe there leaves a quote open.
+        // In a here-document, quotes and backslashes mean something else. Comments count as text: an apostrophe there
+        // leaves a quote open.
         let is_here_document = text.contains("<<") && text.contains(['\'', '"', '\\']);
-        let is_unsure = reader.is_unsure || is_here_document || text.contains('`') && text.contains('\\');
+        // The words behind it begin in another folder.
+        let moves = reader
+            .words
+            .iter()
+            .any(|word| FOLDER_CHANGES.contains(&word.as_str()));
         ShellWords {
+            is_sure: !(reader.is_unsure || is_here_document || moves),
             words: reader.words,
-            is_sure: !is_unsure,
         }
     }
 }
@@ -94,6 +105,8 @@ struct Reader {
     word: String,
     /// Length of the word up to the end of its first `=` outside quotes.
     value_at: Option<usize>,
+    /// True if the word has an opening brace outside quotes.
+    has_brace: bool,
     is_unsure: bool,
 }
 
@@ -101,10 +114,19 @@ type Rest<'t> = std::iter::Peekable<std::str::Chars<'t>>;
 
 impl Reader {
     fn push(&mut self, c: char) {
+        self.has_brace |= c == '{';
+        // Choices (`{a,b}`) and ranges (`{a..c}`) make several words of one.
+        self.is_unsure |= self.has_brace && (c == ',' || c == '.' && self.word.ends_with('.'));
         self.word.push(c);
         if c == '=' && self.value_at.is_none() {
             self.value_at = Some(self.word.len());
         }
+    }
+
+    /// Adds a `$` outside single quotes. With most characters behind it, the shell puts something else there.
+    fn dollar(&mut self, next: Option<&char>) {
+        self.is_unsure |= next.is_some_and(|c| c.is_alphanumeric() || "_{([*@#?-$!\"".contains(*c));
+        self.word.push('$');
     }
 
     /// Adds a character behind a backslash. An escaped line end joins two lines.
@@ -133,8 +155,9 @@ impl Reader {
                 ('"', _) => return,
                 // Within double quotes, a backslash escapes only these.
                 ('\\', Some('$' | '`' | '"' | '\\' | '\n')) => self.escaped(rest.next()),
-                ('`', _) | ('$', Some('(' | '{')) => {
-                    // A substitution has quotes of its own.
+                ('$', Some('"')) => self.word.push(c),
+                ('$', next) => self.dollar(next.as_ref()),
+                ('`', _) => {
                     self.is_unsure = true;
                     self.word.push(c);
                 }
@@ -148,6 +171,7 @@ impl Reader {
         let value = self.value_at.take().and_then(|at| self.word.get(at..));
         let value = value.filter(|value| !value.is_empty()).map(str::to_owned);
         let word = std::mem::take(&mut self.word);
+        self.has_brace = false;
         if !word.is_empty() {
             self.words.push(word);
         }
@@ -211,7 +235,16 @@ mod tests {
                 "my file",
             ],
         );
-        check("echo \"$HOME/my keys\"", &["echo", "$HOME/my keys"]);
+        check(
+            r"echo \$HOME '$HOME' 5$ $",
+            &["echo", "$HOME", "$HOME", "5$", "$"],
+        );
+        check(r#"grep "a$" 'cd'x"#, &["grep", "a$", "cdx"]);
+        check(
+            r"find . -exec cat {} \;",
+            &["find", ".", "-exec", "cat", "{}", ";"],
+        );
+        check("echo a,b '{a,b}' ..", &["echo", "a,b", "{a,b}", ".."]);
         check("cat 'a'\n", &["cat", "a"]);
         check("grep 'a$' b", &["grep", "a$", "b"]);
     }
@@ -229,6 +262,17 @@ mod tests {
             r"cat `echo \\.env`",
             "cat <<E\nit's\nE",
             "ls # don't",
+            "cat .e${X}nv",
+            "cat $X",
+            "cat \"$HOME/my keys\"",
+            "cat $(x)",
+            "cat `x`",
+            "cat n{o,x}tes",
+            "cat n{a..c}",
+            "cd keys && cat x",
+            "(cd keys; cat x)",
+            "'c'd keys",
+            "pushd keys",
         ] {
             assert!(!ShellWords::read(text).is_sure, "{text}");
         }

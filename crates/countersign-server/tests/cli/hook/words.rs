@@ -181,3 +181,37 @@ fn x81_names_of_members_are_places_as_their_values_are() {
         assert_eq!(held, expected, "{input}: {notes}");
     }
 }
+
+#[test]
+fn x81_names_that_a_shell_puts_together_are_held() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    place.write("countersign.toml", PASSES);
+    symlink(&ssh, project.join("notes")).unwrap();
+    for (id, (command, expected)) in [
+        ("cat .e${X}nv", true),
+        ("cat .e$X", true),
+        ("cat \"n$X/config\"", true),
+        ("cat $(echo bm90ZXM= | base64 -d)/config", true),
+        ("cat `x`/config", true),
+        ("cat n{o,x}tes/config", true),
+        ("cd sub && cat config", true),
+        ("pushd sub; cat config", true),
+        ("cat 'a$b' c\\$d", false),
+        ("grep 'a$' src/a.rs", false),
+        ("cat '{a,b}'", false),
+        ("ls src", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, &project, id, "Bash", &json!({ "command": command }));
+        assert_eq!(held, expected, "{command}: {notes}");
+    }
+    // The policy of `hook policy` holds every command.
+    let place = agents();
+    for (id, command) in [(100, "cat .e${X}nv"), (101, "cd sub && cat config"), (102, "ls")] {
+        let (held, _) = read(&place, &project, id, "Bash", &json!({ "command": command }));
+        assert!(held, "{command}");
+    }
+}
