@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 
 use super::call;
 use super::frame::{Frame, pick, quote};
-use super::multiplexer::collision;
+use super::multiplexer::{collision, listed_twice};
 use super::server::{Lost, Server};
 use super::server_task::ServerTask;
 use crate::links::ShownPlace;
@@ -229,9 +229,13 @@ async fn run(permit: &Permit, origin: &Origin, is_one_of_several: bool) -> Ran {
         Ok(None) => return not_sent("the server is gone"),
         Ok(Some(Err(lost))) if origin.definition.is_some() => return not_sent(&lost.why()),
         Ok(Some(Err(_))) => {}
-        // With several servers, a server whose list is ambiguous offers no tools (X42).
+        // Of several servers, one whose list is ambiguous offers no tools. A single one may list others twice (X42).
         Ok(Some(Ok(pages))) => {
-            if let Some(collision) = collision(&pages.items).filter(|_| is_one_of_several) {
+            let found = match is_one_of_several {
+                true => collision(&pages.items),
+                false => listed_twice(&pages.items, tool),
+            };
+            if let Some(collision) = found {
                 return not_sent(&collision.to_string());
             }
         }

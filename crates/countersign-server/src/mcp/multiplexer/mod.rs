@@ -39,7 +39,7 @@ pub use route::Routed;
 pub use servers::{At, Spec, read, way};
 pub use start::{Connections, Ends, Started, connect, run};
 pub use subscribe::subscription_of;
-pub use upstream::collision;
+pub use upstream::{collision, listed_twice};
 
 use super::backoff::Backoff;
 use super::child::Child;

@@ -284,6 +284,13 @@ impl std::fmt::Display for Collision {
     }
 }
 
+/// Returns a collision if this tool is listed more than once: it is not known which one an approval was for.
+pub fn listed_twice(tools: &[Box<RawValue>], name: &str) -> Option<Collision> {
+    let names = tools.iter().filter_map(|tool| Some(definition(tool)?.0));
+    let count = names.filter(|listed| listed == name).count();
+    (count > 1).then(|| Collision::Twice(name.to_owned()))
+}
+
 /// Returns why tools cannot be told apart or could be taken for built-in ones (X42).
 pub fn collision(tools: &[Box<RawValue>]) -> Option<Collision> {
     let mut names = HashSet::new();

@@ -139,6 +139,26 @@ fn x42_a_tool_that_is_listed_twice_stops_held_calls_of_its_server() {
 }
 
 #[test]
+fn x42_a_held_call_of_a_tool_that_a_single_server_lists_twice_is_not_sent() {
+    let place = place(&[("mail", "twice")]);
+    place.write("countersign.toml", "[tools.\"mail/slow\"]\neffect = \"write\"\n");
+    let mut client = greeted(&place, &["--hold", "20s"]);
+    let held = client.begin("read", json!({}));
+    place.good(&["approve", &crate::client::pending(&place)]);
+    let answer = client.answer(held);
+    crate::client::assert_not_sent(&answer);
+    assert!(
+        answer.to_string().contains("it lists two tools `read`"),
+        "{answer}"
+    );
+    assert_eq!(got(&place, "mail", "\"tools/call\""), [""; 0]);
+    // The other tools can be told apart.
+    let held = client.begin("slow", json!({}));
+    place.good(&["approve", &crate::client::pending(&place)]);
+    assert_eq!(text(&client.answer(held)), "mail slow {}");
+}
+
+#[test]
 fn x42_names_of_servers_cannot_be_taken_for_one_another() {
     for (other, reason) in [
         ("Mail", "`Mail` and `mail` could be taken for one another"),
