@@ -160,7 +160,7 @@ impl Subject {
                 list.stores.insert(path, identity);
             }
             Subject::File(path, text) => {
-                list.files.insert(path, TrustedContent::of(&text));
+                list.trust_file(path, TrustedContent::of(&text));
             }
         }
     }

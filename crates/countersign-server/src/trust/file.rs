@@ -2,8 +2,8 @@
 //!
 //! Input: a path. Output: the text, or a refusal that says what to do.
 //! INVARIANT: a file is accepted only if the person named it by its full path, or trusted exactly this content at this
-//! path before. A relative path is not enough: a cloned repository could contain the file. The text that was checked is
-//! the text that is returned.
+//! path before. A relative path is not enough: a cloned repository could contain the file. A file that was trusted and
+//! has changed is refused under every path that leads to it. The text that was checked is the text that is returned.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -107,14 +107,15 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
     }
     let text = regular::read_text(&path, LARGEST).map_err(unreadable)?;
     let list = TrustList::load()?;
-    let Some(trusted) = list.files.get(&path) else {
+    let contents = list.contents_of(&path);
+    let Some(trusted) = contents.first() else {
         return match is_named {
             true => Ok(text),
             false => Err(not_trusted(&path)),
         };
     };
     let now = TrustedContent::of(&text);
-    match trusted.sha256 == now.sha256 {
+    match contents.iter().any(|trusted| trusted.sha256 == now.sha256) {
         true => Ok(text),
         false => {
             let message = format!(

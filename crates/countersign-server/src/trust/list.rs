@@ -47,6 +47,19 @@ impl TrustList {
         }
     }
 
+    /// Returns what was trusted of the file at this path, under any spelling of the path and through links.
+    pub fn contents_of(&self, path: &Path) -> Vec<&TrustedContent> {
+        let files = self.files.iter();
+        let same = files.filter(|(listed, _)| is_same_file(listed, path));
+        same.map(|(_, content)| content).collect()
+    }
+
+    /// Trusts the content of a file, and nothing that was trusted of the same file before.
+    pub fn trust_file(&mut self, path: PathBuf, content: TrustedContent) {
+        self.files.retain(|listed, _| !is_same_file(listed, &path));
+        self.files.insert(path, content);
+    }
+
     /// Changes the list under its lock.
     pub fn change(change: impl FnOnce(&mut TrustList)) -> Result<(), Failure> {
         TrustList::lock()?.change(change)
@@ -102,6 +115,12 @@ impl Lock {
             .map_err(|error| Failure::error("no_config", error.to_string()))?;
         private_file::replace(&self.list, &text).map_err(|error| unwritable(&self.list, &error))
     }
+}
+
+/// Returns true if two paths lead to one file. A path that cannot be followed is compared as it is written.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let followed = |path: &Path| path.canonicalize().ok();
+    one == other || followed(one).is_some_and(|one| followed(other) == Some(one))
 }
 
 /// Returns the person's configuration folder for this program; `None` if there is no home folder.

@@ -334,8 +334,16 @@ fn x95_what_a_person_trusted_is_used_until_it_changes() {
         text.replace("effect = \"write\"", "effect = \"read\""),
     );
     let full = place.path().join("countersign.toml").display().to_string();
-    for arguments in [vec![], vec!["--policy", &full]] {
-        let left = plain(&place, &[&held[..], &arguments].concat());
+    let folder = place.path().display().to_string();
+    let dotted = format!("{folder}/./countersign.toml");
+    let climbing = format!("{folder}/home/../countersign.toml");
+    let link = format!("{folder}/link.toml");
+    symlink(&full, &link).unwrap();
+    let through = format!("{folder}/folder/countersign.toml");
+    symlink(&folder, format!("{folder}/folder")).unwrap();
+    let spellings = [&full, &dotted, &climbing, &link, &through].map(|path| vec!["--policy", path]);
+    for arguments in [vec![]].iter().chain(&spellings) {
+        let left = plain(&place, &[&held[..], arguments].concat());
         check_refused(&left, "has changed since you trusted it");
         assert!(
             left.stderr
