@@ -19,6 +19,10 @@ places = ["path"]
 [tools."peer/large"]
 effect = "read"
 
+[tools."peer/slow"]
+effect = "read"
+deny = "paths.path.exists(path, path.endsWith('/id_rsa'))"
+
 [tools."peer/write"]
 effect = "write"
 
@@ -72,6 +76,15 @@ fn x81_the_gateway_follows_links_to_sensitive_places() {
     for path in ["plain.txt", "other.txt", "nothing.txt"] {
         let answer = client.call("read", json!({ "path": path }));
         assert!(text(&answer).starts_with("read "), "{path}: {answer}");
+    }
+    // A condition can ask where a path leads.
+    for (path, is_forbidden) in [("notes.txt", true), ("keys/id_rsa", true), ("other.txt", false)] {
+        let answer = client.call("slow", json!({ "path": path }));
+        assert_eq!(
+            answer.to_string().contains("the policy forbids"),
+            is_forbidden,
+            "{path}: {answer}"
+        );
     }
     // A tool without `places` passes whatever it names.
     let answer = client.call("large", json!({ "path": "notes.txt" }));

@@ -24,6 +24,8 @@ use crate::working_folder::WorkingFolder;
 
 #[cfg(feature = "reply")]
 mod act;
+#[cfg(feature = "cel")]
+mod argument_paths;
 mod authority;
 mod catalogue;
 mod condition;
@@ -377,9 +379,12 @@ impl Policy {
         self.tools.get(tool).map(|tool| &tool.act)
     }
 
-    /// Returns true if arguments of this tool name files that are compared with sensitive places.
+    /// Returns true if the ruling on a call of this tool may depend on its working folder and on where links lead.
     pub fn compares_places(&self, tool: &str) -> bool {
-        self.tools.get(tool).is_some_and(|tool| tool.places.is_some())
+        self.tools.get(tool).is_some_and(|tool| {
+            let mut conditions = [&tool.hold, &tool.deny, &tool.raise_risk].into_iter().flatten();
+            tool.places.is_some() || conditions.any(Condition::asks_paths)
+        })
     }
 
     /// Returns true if ruling on a call may take so long that it should not run on an async worker thread.
@@ -469,7 +474,7 @@ impl Policy {
             return DraftRuling::Hold(self.terms(tool, request, None, vec![note.to_owned()]));
         };
         let mut notes = Vec::new();
-        if let Some(reason) = self.forbidden(tool, request.tool, (&arguments, origins), &mut notes) {
+        if let Some(reason) = self.forbidden(tool, request, (&arguments, origins), &mut notes) {
             return DraftRuling::Forbid(reason);
         }
         if let Some(why) = tool
@@ -479,15 +484,17 @@ impl Policy {
             notes.push(why.to_owned());
             return DraftRuling::Hold(self.changed(tool, request, arguments, notes));
         }
+        let folder = request.working_folder;
         let is_held = match &tool.hold {
             None => tool.effect != Effect::Read,
-            Some(condition) => condition.holds_for(&arguments, origins).unwrap_or_else(|reason| {
-                notes.push(format!("the `hold` condition failed: {reason}"));
-                true
-            }),
+            Some(condition) => condition
+                .holds_for(&arguments, origins, folder)
+                .unwrap_or_else(|reason| {
+                    notes.push(format!("the `hold` condition failed: {reason}"));
+                    true
+                }),
         };
         let places = tool.places.as_ref();
-        let folder = request.working_folder;
         notes.extend(places.and_then(|places| places.why(&arguments, folder, &self.sensitive)));
         let is_conditional = tool.hold.is_some() || tool.deny.is_some() || tool.places.is_some();
         if !is_held
@@ -598,17 +605,18 @@ impl Policy {
     fn forbidden(
         &self,
         tool: &Tool,
-        name: &str,
+        request: CallRequest<'_>,
         (arguments, origins): (&Tree<'_>, &Origins),
         notes: &mut Vec<String>,
     ) -> Option<String> {
+        let name = request.tool;
         if let Some(Err(reason)) = tool.schema.as_ref().map(|schema| schema.check(arguments)) {
             return Some(format!(
                 "the arguments of `{name}` do not fit its schema: {reason}\nhint: mend them and propose again"
             ));
         }
         let deny = tool.deny.as_ref()?;
-        match deny.holds_for(arguments, origins) {
+        match deny.holds_for(arguments, origins, request.working_folder) {
             Ok(true) => Some(format!(
                 "the policy forbids this call of `{name}`: `{}`\nhint: no one can approve it; propose something else",
                 deny.source()
@@ -739,7 +747,7 @@ fn raise(tool: &Tool, draft: Draft, request: CallRequest<'_>, origins: &Origins)
         return draft;
     };
     let holds = match Tree::read(request.arguments, TopLevel::Object) {
-        Ok(arguments) => condition.holds_for(&arguments, origins),
+        Ok(arguments) => condition.holds_for(&arguments, origins, request.working_folder),
         Err(_) => Err("the arguments cannot be read".to_owned()),
     };
     match holds {

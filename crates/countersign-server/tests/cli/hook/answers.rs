@@ -28,9 +28,9 @@ fn the_answers_are_a_contract() {
         ),
         "{}"
     );
-    insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"forbidden by the policy: the policy forbids this call of `Write`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign([.](toml|db)|/(trusted|coding-agents))')`; hint: no one can approve it; propose something else"}}"##);
+    insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"forbidden by the policy: the policy forbids this call of `Write`: `paths.file_path.exists(path, path.matches('(?i)(^|/)([.](claude|codex|gemini)/|countersign([.](toml|db)|/(trusted|coding-agents)))'))`; hint: no one can approve it; propose something else"}}"##);
     let pattern = r#"{"file_path":"/p/.gemini/settings.json","content":""}"#;
-    insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"forbidden by the policy: the policy forbids this call of `write_file`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign([.](toml|db)|/(trusted|coding-agents))')`; hint: no one can approve it; propose something else"}"##);
+    insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"forbidden by the policy: the policy forbids this call of `write_file`: `paths.file_path.exists(path, path.matches('(?i)(^|/)([.](claude|codex|gemini)/|countersign([.](toml|db)|/(trusted|coding-agents)))'))`; hint: no one can approve it; propose something else"}"##);
     let short = |text: String| {
         let id = pending(&place);
         text.replace(&id[id.len() - 8..], "[id]")

@@ -437,3 +437,47 @@ fn x81_a_link_to_a_name_that_is_not_utf8_is_held() {
     let left = write("4");
     assert!(!is_allowed(&left), "{left:?}");
 }
+
+#[test]
+fn x81_settings_of_coding_agents_are_forbidden_by_every_name() {
+    let place = agents();
+    let [project, _] = project(&place);
+    let settings = project.join(".claude");
+    std::fs::create_dir_all(settings.join("hooks")).unwrap();
+    symlink(".claude/settings.json", project.join("notes.json")).unwrap();
+    symlink(".claude", project.join("Docs")).unwrap();
+    symlink(&settings, project.join("way")).unwrap();
+    symlink("src", project.join("source")).unwrap();
+    let file = |name: &str| serde_json::json!({"file_path": name, "content": "see notes.json"}).to_string();
+    let patch = |name: &str| {
+        let command = format!("*** Begin Patch\n*** Update File: {name}\n+see notes.json\n*** End Patch\n");
+        serde_json::json!({ "command": command }).to_string()
+    };
+    let calls = [
+        (&project, ".claude/settings.json", true),
+        (&project, "notes.json", true),
+        (&project, "Docs/settings.json", true),
+        (&settings, "settings.json", true),
+        (&settings.join("hooks"), "../settings.json", true),
+        (&project.join("way"), "settings.json", true),
+        (&project, "source/a.json", false),
+        (&project, "settings.json", false),
+    ];
+    for (number, (folder, name, is_forbidden)) in calls.into_iter().enumerate() {
+        for (agent, tool, input) in [
+            ("claude-code", "Write", file(name)),
+            ("codex", "apply_patch", patch(name)),
+        ] {
+            let event = event(agent, &format!("{tool}{number}"), folder, tool, &input);
+            let left = ask(&place, &[agent, "--hold", "10ms"], event.as_bytes());
+            let case = format!("{tool} {name} in {}: {left:?}", folder.display());
+            assert!(blocks(agent, &left), "{case}");
+            assert_eq!(
+                left.stdout.contains("the policy forbids this call"),
+                is_forbidden,
+                "{case}"
+            );
+            assert_eq!(left.stdout.contains("still waits"), !is_forbidden, "{case}");
+        }
+    }
+}

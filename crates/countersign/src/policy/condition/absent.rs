@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use super::super::feature;
 use super::{BadCondition, Origins};
 use crate::json::Tree;
+use crate::working_folder::WorkingFolder;
 
 #[derive(Debug)]
 pub(in crate::policy) struct Condition(Infallible);
@@ -23,7 +24,16 @@ impl Condition {
         match self.0 {}
     }
 
-    pub(in crate::policy) fn holds_for(&self, _: &Tree<'_>, _: &Origins) -> Result<bool, String> {
+    pub(in crate::policy) fn asks_paths(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub(in crate::policy) fn holds_for(
+        &self,
+        _: &Tree<'_>,
+        _: &Origins,
+        _: Option<&WorkingFolder>,
+    ) -> Result<bool, String> {
         match self.0 {}
     }
 }

@@ -6,11 +6,12 @@ use std::sync::{Arc, LazyLock};
 use cel::objects::{Key, Map};
 use cel::{Context, Env, ExecutionError, Program, Value};
 
-use super::super::feature;
+use super::super::{argument_paths, feature};
 use super::{BadCondition, Origins};
 use crate::display::clip;
 use crate::json::{Node, Number, Tree};
 use crate::provenance::Counts;
+use crate::working_folder::WorkingFolder;
 
 mod survey;
 
@@ -21,6 +22,8 @@ const MAX_TURNS: usize = 100_000;
 
 /// CEL variable that holds the number of values of each origin.
 const ORIGINS: &str = "provenance";
+/// CEL variable that holds, for each argument, the paths that its texts may mean.
+const PATHS: &str = "paths";
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
@@ -32,6 +35,8 @@ pub(in crate::policy) struct Condition {
     loops: usize,
     /// True if the condition uses the `provenance` variable.
     asks_origin: bool,
+    /// True if the condition uses the `paths` variable.
+    asks_paths: bool,
 }
 
 impl Condition {
@@ -70,6 +75,7 @@ impl Condition {
         Ok(Condition {
             source: source.to_owned(),
             asks_origin,
+            asks_paths: program.references().has_variable(PATHS),
             program,
             loops,
         })
@@ -79,24 +85,49 @@ impl Condition {
         &self.source
     }
 
-    /// Evaluates the condition for these arguments and origins, or says why it cannot.
+    /// Returns true if the answer may depend on the working folder and on links.
+    pub(in crate::policy) fn asks_paths(&self) -> bool {
+        self.asks_paths
+    }
+
+    /// Evaluates the condition for these arguments, in this working folder, or says why it cannot.
     pub(in crate::policy) fn holds_for(
         &self,
         arguments: &Tree<'_>,
         origins: &Origins,
+        folder: Option<&WorkingFolder>,
+    ) -> Result<bool, String> {
+        let written = self.holds_at(arguments, origins, None);
+        // INVARIANT: the host's word about folder and links may tighten a ruling, never loosen it. A condition tightens
+        // when it is true and when it fails.
+        match (written, folder.filter(|_| self.asks_paths)) {
+            (Ok(false), Some(folder)) => self.holds_at(arguments, origins, Some(folder)),
+            (Err(problem), Some(folder)) => match self.holds_at(arguments, origins, Some(folder)) {
+                Ok(true) => Ok(true),
+                _ => Err(problem),
+            },
+            (written, _) => written,
+        }
+    }
+
+    fn holds_at(
+        &self,
+        arguments: &Tree<'_>,
+        origins: &Origins,
+        folder: Option<&WorkingFolder>,
     ) -> Result<bool, String> {
         // INVARIANT: a condition on origins is never answered when the person's messages are missing; it fails instead.
         match origins {
-            _ if !self.asks_origin => self.answer(arguments, None),
+            _ if !self.asks_origin => self.answer(arguments, None, folder),
             Origins::Unknown => Err(
                 "no conversation with the person was given, so where the values came from is unknown"
                     .to_owned(),
             ),
-            Origins::Heard(counts) => self.answer(arguments, Some(counts)),
+            Origins::Heard(counts) => self.answer(arguments, Some(counts), folder),
             // INVARIANT: a conversation supplied by the agent may tighten a ruling, never loosen it. A condition
             // tightens when it is true and when it fails, so only `true` is accepted here; anything else counts as a
             // failure.
-            Origins::Supplied(counts) => match self.answer(arguments, Some(counts)) {
+            Origins::Supplied(counts) => match self.answer(arguments, Some(counts), folder) {
                 Ok(true) => Ok(true),
                 _ => Err(
                     "the agent itself supplied the conversation, so where the values came from is unknown"
@@ -106,10 +137,20 @@ impl Condition {
         }
     }
 
-    fn answer(&self, arguments: &Tree<'_>, origins: Option<&Counts>) -> Result<bool, String> {
+    fn answer(
+        &self,
+        arguments: &Tree<'_>,
+        origins: Option<&Counts>,
+        folder: Option<&WorkingFolder>,
+    ) -> Result<bool, String> {
+        let paths = match self.asks_paths {
+            true => argument_paths::read(arguments, folder),
+            false => Vec::new(),
+        };
+        let count = arguments.count() + paths.iter().map(|(_, paths)| paths.len()).sum::<usize>();
         let turns = u32::try_from(self.loops)
             .ok()
-            .and_then(|loops| arguments.count().checked_pow(loops));
+            .and_then(|loops| count.checked_pow(loops));
         if turns.is_none_or(|turns| turns > MAX_TURNS) {
             return Err("the arguments are too large for its loops".to_owned());
         }
@@ -117,6 +158,9 @@ impl Condition {
         context.add_variable_from_value("args", to_cel(arguments)?);
         if let Some(origins) = origins {
             context.add_variable_from_value(ORIGINS, counts_to_cel(origins));
+        }
+        if self.asks_paths {
+            context.add_variable_from_value(PATHS, paths_to_cel(paths));
         }
         match self.program.execute(&context) {
             Ok(Value::Bool(answer)) => Ok(answer),
@@ -156,6 +200,19 @@ fn counts_to_cel(counts: &Counts) -> Value {
         (key, Value::Int(count.into()))
     });
     let map = Arc::new(HashMap::from(entries));
+    Value::Map(Map { map })
+}
+
+fn paths_to_cel(paths: Vec<(&str, Vec<String>)>) -> Value {
+    let text = |text: String| Value::String(Arc::new(text));
+    let entries = paths.into_iter().map(|(name, paths)| {
+        let paths = paths.into_iter().map(text).collect();
+        (
+            Key::String(Arc::new(name.to_owned())),
+            Value::List(Arc::new(paths)),
+        )
+    });
+    let map = Arc::new(entries.collect());
     Value::Map(Map { map })
 }
 

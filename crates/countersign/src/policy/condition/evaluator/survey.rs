@@ -8,7 +8,7 @@ use super::super::BadCondition;
 use super::ENVIRONMENT;
 
 /// Variables that a condition may use.
-const VARIABLES: [&str; 2] = ["args", super::ORIGINS];
+const VARIABLES: [&str; 3] = ["args", super::ORIGINS, super::PATHS];
 /// Type names that CEL defines.
 const TYPES: [&str; 11] = [
     "bool",

@@ -6,7 +6,7 @@ fn check(source: &str, arguments: &str, expected: Result<bool, &str>) {
     let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
     let answer = Condition::compile(source)
         .unwrap()
-        .holds_for(&tree, &Origins::Unknown);
+        .holds_for(&tree, &Origins::Unknown, None);
     assert_eq!(
         answer,
         expected.map_err(str::to_owned),
@@ -131,4 +131,23 @@ fn mistakes_are_found_at_load() {
             .loops,
         1
     );
+}
+
+#[test]
+fn x81_what_the_host_says_of_paths_only_tightens() {
+    let folder = WorkingFolder::new("/h/.claude", Vec::new()).unwrap();
+    let check = |source: &str, expected: [Result<bool, &str>; 2]| {
+        let tree = Tree::read(br#"{"file":"a"}"#, TopLevel::Object).unwrap();
+        let condition = Condition::compile(source).unwrap();
+        for (folder, expected) in [None, Some(&folder)].into_iter().zip(expected) {
+            let answer = condition.holds_for(&tree, &Origins::Unknown, folder);
+            assert_eq!(answer, expected.map_err(str::to_owned), "{source} in {folder:?}");
+        }
+    };
+    let there = "paths.file.exists(path, path.contains('.claude/'))";
+    check(there, [Ok(false), Ok(true)]);
+    check(&format!("!{there}"), [Ok(true), Ok(true)]);
+    let missing = Err("there is no `other`");
+    check("paths.other.exists(path, path == 'a')", [missing, missing]);
+    check(&format!("args.other == 1 || {there}"), [missing, Ok(true)]);
 }
