@@ -91,6 +91,9 @@ impl WorkingFolder {
         let folder = format!("runs in the folder {}", quoted(&self.path));
         let mut named = HashSet::new();
         let link = move |link: &Link| {
+            if link.path == HOME {
+                return format!("the home folder is {}", quoted(&link.target));
+            }
             // Programs may read one path in two ways, or begin it in two folders.
             let verb = match named.insert(link.path.clone()) {
                 true => "leads to",
