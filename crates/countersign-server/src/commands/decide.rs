@@ -35,7 +35,7 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
     };
     let card = match &options.decision.digest {
         Some(digits) => WholeCard::of(approval.id, seen(&approval, digits)?),
-        None => look(global, &approval, output)?,
+        None => look(global, &approval, verdict == Verdict::Approve, output)?,
     };
     decide(
         &backend,
@@ -49,7 +49,12 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
 
 /// Shows the complete card and asks for confirmation. Without a terminal, `--digest` is required, because an id alone
 /// does not prove that the person has seen the card. The digest is printed only with the whole card.
-fn look(global: &Global, approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failure> {
+fn look(
+    global: &Global,
+    approval: &ApprovalView,
+    is_plain: bool,
+    output: &mut Output,
+) -> Result<WholeCard, Failure> {
     let id = approval.id.short();
     if approval.status != State::Pending {
         // The gate refuses with the reason.
@@ -65,9 +70,15 @@ fn look(global: &Global, approval: &ApprovalView, output: &mut Output) -> Result
             false => {
                 output.text(&card(approval, Length::Whole));
                 let digest = approval.digest.short();
-                format!(
-                    "if the card above is what you want: `countersign approve {id} --digest {digest}{place}`"
-                )
+                match is_plain {
+                    true => format!(
+                        "if the card above is what you want: `countersign approve {id} --digest {digest}{place}`"
+                    ),
+                    // Without `--only` and `--edit`, the whole card would be approved as it is.
+                    false => format!(
+                        "if that is what you want, give the same command again with `--digest {digest}`"
+                    ),
+                }
             }
         };
         return Err(Failure::usage(message).hint(hint));
@@ -111,8 +122,13 @@ async fn decide(
     Ok(Exit::Done)
 }
 
-/// Adds the approvers as a hint to a `not_allowed` failure.
+/// Adds the approvers as a hint to a `not_allowed` failure, and the policy to an edit that nothing could rule on.
 fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
+    if failure.code == "bad_edit" && failure.message.contains("does not list the tool") {
+        return failure.hint(
+            "add `--policy FILE` with the policy that the call was proposed under, or edit it in that service's inbox",
+        );
+    }
     if failure.code != "not_allowed" {
         return failure;
     }

@@ -126,6 +126,13 @@ fn try_call(
              destructive or external, at high risk or above",
         );
     }
+    if loaded.policy.compares_places(asked.tool) {
+        output.notice(
+            "not_followed",
+            "the working folder of a call is not known here, and links are not followed: a hook or a gateway may hold a \
+             call that passes here",
+        );
+    }
     let exit = match &ruling {
         Ruling::Forbid { .. } => Exit::Forbidden,
         Ruling::Pass(_) | Ruling::Hold(_) => Exit::Done,

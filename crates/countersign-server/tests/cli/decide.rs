@@ -189,6 +189,10 @@ fn x44_an_edit_needs_a_policy_that_knows_the_tool() {
         refused.code != 0 && refused.stderr.contains("does not list the tool"),
         "{refused:?}"
     );
+    assert!(
+        refused.stderr.contains("--policy") && !refused.stderr.contains("correct the arguments"),
+        "{refused:?}"
+    );
     let forbidden = place.run(&[
         "--policy",
         "p.toml",

@@ -11,6 +11,17 @@ fn check_policy(place: &Place, tool: &str, arguments: &str, expected: &str) {
 }
 
 #[test]
+fn trying_a_call_says_that_links_are_not_followed() {
+    let place = agents();
+    let says = |tool: &str, arguments: &str| {
+        let left = place.run(&["policy", "try", tool, arguments]);
+        format!("{}{}", left.stdout, left.stderr).contains("links are not followed")
+    };
+    assert!(says("Read", r#"{"file_path":"a"}"#));
+    assert!(!says("WebSearch", "{}"));
+}
+
+#[test]
 fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
     let place = agents();
     let check = |tool: &str, arguments: &str, expected: &str| check_policy(&place, tool, arguments, expected);
