@@ -1,5 +1,7 @@
 //! `list`: lists approvals, by default those that are pending.
 
+use std::path::Path;
+
 use countersign::state::State;
 use countersign::store::Filter;
 
@@ -8,11 +10,16 @@ use crate::backend::Backend;
 use crate::cli::{Global, List};
 use crate::failure::{Exit, Failure};
 use crate::find;
-use crate::output::{Output, list};
-use crate::store::Missing;
+use crate::output::{Output, list, shell_word};
+use crate::store::{self, Missing};
+use crate::trust::TrustList;
 
 pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<Exit, Failure> {
-    let backend = Backend::open(global, Missing::Refuse).await?;
+    let backend = Backend::open(global, Missing::Refuse).await;
+    let backend = backend.map_err(|failure| match (failure.code.as_ref(), stores_of_hooks(global)) {
+        ("no_store", Some(hint)) => failure.hint(hint),
+        _ => failure,
+    })?;
     let after = match &options.after {
         Some(id) => Some(find::approval(&backend, id).await?.id),
         None => None,
@@ -35,6 +42,9 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
     }
     if page.approvals.is_empty() {
         output.line(&nothing(&options, &filter));
+        if let Some(hint) = stores_of_hooks(global) {
+            output.notice("other_stores", &hint);
+        }
         return Ok(Exit::Done);
     }
     output.text(&list::table(&page.approvals, output.width()));
@@ -42,6 +52,27 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
         output.notice("more", &format!("for more, add `--after {}`", next.short()));
     }
     Ok(Exit::Done)
+}
+
+/// Returns a hint that names the stores of installed hooks, if this is the default store and they use others.
+fn stores_of_hooks(global: &Global) -> Option<String> {
+    if global.store.is_some() || global.server.is_some() {
+        return None;
+    }
+    let here = std::path::absolute(store::DEFAULT).ok();
+    let list = TrustList::load().ok()?;
+    let stores = list.hook_stores(None).into_iter();
+    let others =
+        stores.filter(|store| !store::is_postgres(store) && here.as_deref() != Some(Path::new(store)));
+    let options: Vec<String> = others
+        .map(|store| format!("`--store {}`", shell_word(store)))
+        .collect();
+    (!options.is_empty()).then(|| {
+        format!(
+            "calls of your hooks are in another store; add {}",
+            options.join(" or ")
+        )
+    })
 }
 
 fn nothing(options: &List, filter: &Filter) -> String {

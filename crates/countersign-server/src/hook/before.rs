@@ -149,16 +149,20 @@ pub fn record_key(dialect: Dialect, tenant: &Tenant) -> String {
     format!("hook-policy/{}/{tenant}", dialect.as_str())
 }
 
+/// Words of [`another_policy`] by which `hook status` recognises it in the answer of a hook.
+pub const NOT_ON_RECORD: &str = "not the one on record";
+
 /// Error for a policy that differs from the one on record.
 pub fn another_policy(dialect: Dialect) -> Failure {
     let message = format!(
-        "the policy is not the one on record for the hooks of {} on this store",
+        "the policy is {NOT_ON_RECORD} for the hooks of {} on this store",
         dialect.title()
     );
-    Failure::error("another_policy", message).hint(
-        "if you changed the policy, run `countersign hook install` again as before, with `--policy-change`; hooks with \
-         another policy need another store or tenant",
-    )
+    Failure::error("another_policy", message).hint(format!(
+        "if you changed the policy, run `countersign hook install {} --user --policy-change` (or `--project`, and the \
+         same options as before); hooks with another policy need another store or tenant",
+        dialect.as_str()
+    ))
 }
 
 /// Result of a proposal.

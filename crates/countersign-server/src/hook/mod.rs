@@ -22,7 +22,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 pub use answer::Answer;
-pub use before::{another_policy, record_key};
+pub use before::{NOT_ON_RECORD, another_policy, record_key};
 pub use dialect::Dialect;
 pub use state::user_folder;
 

@@ -247,12 +247,16 @@ pub fn sentence(file: &Path, installed: &Installed) -> String {
     )
 }
 
-/// Paths of all settings files of a coding agent that may contain a hook.
+/// Paths of all settings files of a coding agent that may contain a hook. In the home folder, the project's settings are
+/// the person's own; one file is listed once.
 pub fn files(dialect: Dialect) -> Vec<std::path::PathBuf> {
-    let mut files: Vec<_> = dialect.user_file().into_iter().collect();
-    files.extend(dialect.project_files());
+    let own = dialect.user_file();
+    let place = own.as_ref().and_then(|file| file.canonicalize().ok());
+    let is_own = |file: &std::path::PathBuf| place.is_some() && file.canonicalize().ok() == place;
+    let mut files: Vec<_> = dialect.project_files();
+    files.retain(|file| !is_own(file));
     files.extend(dialect.project_files_above());
-    files
+    own.into_iter().chain(files).collect()
 }
 
 /// Reads a settings file; `None` if it does not exist.

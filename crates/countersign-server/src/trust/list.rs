@@ -60,6 +60,18 @@ impl TrustList {
         self.files.insert(path, content);
     }
 
+    /// Returns the stores that hooks were installed with, of one coding agent or of all.
+    pub fn hook_stores(&self, agent: Option<&str>) -> BTreeSet<&str> {
+        let is_its = |words: &&Vec<String>| {
+            let named = words.get(2).map(String::as_str);
+            agent.is_none() || named == agent
+        };
+        let store = |words: &'_ [String]| words.iter().position(|word| word == "--store");
+        let stores = self.hooks.iter().filter(is_its);
+        let stores = stores.filter_map(|words| words.get(store(words)? + 1));
+        stores.map(String::as_str).collect()
+    }
+
     /// Changes the list under its lock.
     pub fn change(change: impl FnOnce(&mut TrustList)) -> Result<(), Failure> {
         TrustList::lock()?.change(change)

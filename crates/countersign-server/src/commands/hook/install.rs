@@ -1,6 +1,5 @@
 //! `hook install`: adds the hook to a coding agent's settings.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::POLICY;
@@ -142,14 +141,8 @@ fn no_policy_to_change(global: &Global, dialect: Dialect) -> Failure {
         "there is no store `{}`, so no policy is on record there that could be changed",
         quoted(global.store())
     );
-    let is_its = |words: &&Vec<String>| words.get(2).is_some_and(|named| named == dialect.as_str());
     let list = TrustList::load().unwrap_or_default();
-    let stores: BTreeSet<&str> = list
-        .hooks
-        .iter()
-        .filter(is_its)
-        .filter_map(|words| words_after(words, "--store"))
-        .collect();
+    let stores = list.hook_stores(Some(dialect.as_str()));
     let used: Vec<String> = stores
         .iter()
         .map(|store| format!("`{}`", quoted(store)))

@@ -7,8 +7,8 @@ use crate::commands::doctor::{self, Finding};
 use crate::failure::{Exit, Failure};
 use crate::hook::off::{self as switch, Reach};
 use crate::hook::status::{Installed, Review};
-use crate::hook::{Dialect, status};
-use crate::output::Output;
+use crate::hook::{Dialect, NOT_ON_RECORD, status};
+use crate::output::{Output, shell_word};
 use crate::trust::TrustList;
 
 pub async fn run(options: &HookStatus, output: &mut Output) -> Result<Exit, Failure> {
@@ -47,7 +47,6 @@ pub async fn look_at_all() -> Vec<Finding> {
 
 async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     let subject = dialect.as_str();
-    let again = format!("run `countersign hook install {subject}` again");
     let made = match TrustList::load() {
         Ok(list) => list.hooks,
         Err(failure) => return vec![Finding::failed(subject, failure)],
@@ -79,6 +78,10 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     let active = together(dialect, &found);
     for (file, installed) in found {
         let shown = file.display();
+        let scope = scope(dialect, file);
+        let again = format!(
+            "run `countersign hook install {subject} {scope}` again, with the same options as before"
+        );
         let mut is_good = !is_off;
         match &installed.review {
             Review::Trusted => {}
@@ -111,8 +114,15 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         };
         if let Err(problem) = tested {
             is_good = false;
-            let message = format!("`{shown}`: the self-test was not blocked as it should be: {problem}");
-            findings.push(Finding::problem(subject, message, again.clone()));
+            let hint = match problem.contains(NOT_ON_RECORD) {
+                true => format!(
+                    "if you changed the policy, run `countersign hook install {subject} {scope} --policy-change`, with the \
+                     same options as before"
+                ),
+                false => again.clone(),
+            };
+            let message = format!("`{shown}`: the self-test failed: {problem}");
+            findings.push(Finding::problem(subject, message, hint));
         }
         if is_good {
             findings.push(Finding::good(subject, status::sentence(file, &installed)));
@@ -137,6 +147,16 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         findings.push(Finding::problem(subject, message, "keep it in one of them"));
     }
     findings
+}
+
+/// Returns the option of `hook install` that names this settings file.
+fn scope(dialect: Dialect, file: &Path) -> String {
+    let is_project = |file: &Path| status::files(dialect).iter().any(|known| known == file);
+    match dialect.user_file().as_deref() == Some(file) {
+        true => "--user".to_owned(),
+        false if is_project(file) => "--project".to_owned(),
+        false => format!("--settings {}", shell_word(&file.display().to_string())),
+    }
 }
 
 /// Returns how many hooks apply together: those of the person and of one project folder; for Codex, those of all

@@ -629,6 +629,40 @@ fn findings_in(place: &Place, folder: &str, agent: &str) -> Vec<(String, String)
 }
 
 #[test]
+fn in_the_home_folder_the_own_settings_are_found_once() {
+    for agent in ["claude-code", "gemini"] {
+        let place = installed(agent);
+        let found = findings_in(&place, "home", agent);
+        assert!(found.len() == 1 && found[0].0 == "good", "{found:?}");
+    }
+}
+
+#[test]
+fn an_empty_list_names_the_store_of_hooks() {
+    let place = installed("claude-code");
+    let list = |arguments: &[&str]| {
+        let mut command = place.command(&["list"]);
+        command.env_remove("COUNTERSIGN_STORE").args(arguments);
+        let left = Left::of(command.output().unwrap());
+        format!("{}{}", left.stdout, left.stderr)
+    };
+    let store = "home/.local/state/countersign/countersign.db";
+    let said = list(&[]);
+    assert!(
+        said.contains("there is no store") && said.contains(store),
+        "{said}"
+    );
+    place.good(&["propose", "x", "{}"]);
+    let said = list(&["--state", "expired"]);
+    assert!(
+        said.contains("Nothing is expired") && said.contains(store),
+        "{said}"
+    );
+    let said = list(&["--state", "expired", "--store", "countersign.db"]);
+    assert!(!said.contains(store), "{said}");
+}
+
+#[test]
 fn x21_status_below_the_projects_root_sees_the_roots_settings() {
     for (agent, file) in [
         ("claude-code", ".claude/settings.json"),

@@ -31,6 +31,12 @@ fn x98_a_hook_with_another_policy_than_the_one_on_record_denies() {
             .unwrap(),
     );
     assert!(status.stdout.contains("not the one on record"), "{status:?}");
+    let advice: String = status.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        advice.contains("the self-test failed:")
+            && advice.contains("hook install claude-code --settings settings.json --policy-change"),
+        "{status:?}"
+    );
     // Other coding agents are not affected.
     let codex = ask(&place, &["codex", "--hold", "10ms"], event("t3").as_bytes());
     assert_eq!(codex.stdout, "{}\n", "{codex:?}");
