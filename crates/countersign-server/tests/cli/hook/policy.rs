@@ -52,6 +52,17 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
         for command in [
             "countersign approve 4f1c",
             "cd x && countersign approve 4f1c",
+            "/usr/local/bin/countersign approve 4f1c",
+            "ls;./target/debug/countersign inbox",
+            "echo $(countersign list)",
+            "true\ncountersign approve 4f1c",
+            "X=1 countersign approve 4f1c",
+            "sudo -u ana countersign approve 4f1c",
+            "bash -c 'countersign approve 4f1c'",
+            "\"/usr/bin/countersign\" --store /x/s.db approve 4f1c",
+            "find . -exec countersign deny {} +",
+            "sqlite3 countersign.db .dump",
+            "rm ~/.config/countersign/trusted.json",
             "rm -rf /",
             "rm -fr ~",
             "sudo rm -r $HOME ",
@@ -66,7 +77,19 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
                 "forbidden",
             );
         }
-        check(tool, r#"{"command":"rm -rf target/"}"#, "held");
+        for command in [
+            "rm -rf target/",
+            "cd countersign && ls",
+            "cd ~/src/countersign; cargo test -p countersign --lib",
+            "git clone https://x.example/countersign.git",
+            "grep -rn countersign docs",
+        ] {
+            check(
+                tool,
+                &serde_json::json!({ "command": command }).to_string(),
+                "held",
+            );
+        }
     }
     for (tool, place_of) in [
         ("Write", "file_path"),
