@@ -119,10 +119,10 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
     let request = relay.request(name, input.as_bytes().into());
     let folder = relay.gateway.settings.client_folder.as_deref();
     let folders = folder.map(StartFolders::working);
-    let request = relay.gateway.located(request, folders.as_ref()).await?;
+    let located = relay.gateway.located(request, folders.as_ref()).await?;
     let put = relay
         .gateway
-        .put(request)
+        .put(located)
         .await
         .map_err(|error| error.to_string())?;
     let approval = match put {

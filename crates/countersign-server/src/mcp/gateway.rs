@@ -101,6 +101,20 @@ pub struct ToolCallRequest {
     pub seen: Arc<Seen>,
 }
 
+/// A call request with its working folder, and what the policy makes of it. The gate rules again when it is submitted.
+pub struct LocatedCall {
+    pub request: ToolCallRequest,
+    /// Whether the policy holds the call; `None` if that takes too long to find out beforehand.
+    is_held: Option<bool>,
+}
+
+impl LocatedCall {
+    /// Returns true if the policy holds the call. Asks it now if that was not done before.
+    pub fn is_held(&self, gateway: &Gateway) -> bool {
+        self.is_held.unwrap_or_else(|| gateway.holds(&self.request))
+    }
+}
+
 /// The gate's ruling on a call.
 pub enum Disposition {
     /// The call may go to the server.
@@ -169,10 +183,10 @@ impl Gateway {
         approval.run.as_ref() == Some(self.run_of(tool))
     }
 
-    /// Submits a call to the gate. A call that would be held joins an open or unreported approval of the same call.
-    pub async fn put(&self, request: ToolCallRequest) -> Result<Disposition, SubmitError> {
-        let is_slow = self.gate.policy().is_slow(&request.tool, request.arguments.len());
-        if !is_slow && !self.holds(&request) {
+    /// Submits a call to the gate. A call that may be held joins an open or unreported approval of the same call.
+    pub async fn put(&self, located: LocatedCall) -> Result<Disposition, SubmitError> {
+        let request = located.request;
+        if located.is_held == Some(false) {
             return self.submit(request, None).await;
         }
         // Serialize equal calls, so that the second finds what the first proposed.
@@ -191,22 +205,38 @@ impl Gateway {
         }
     }
 
-    /// Follows the links in the arguments of a call that runs in these folders. A call that passes and names no places is
-    /// left as it is. Returns why the call cannot be proposed if its links do not fit on a card.
+    /// Follows the links in the arguments of a call that runs in these folders, and asks the policy once whether the call
+    /// would be held. A call that passes and names no places is left as it is. Returns why the call cannot be proposed if
+    /// its links do not fit on a card.
     pub async fn located(
         &self,
         request: ToolCallRequest,
         folders: Option<&StartFolders>,
-    ) -> Result<ToolCallRequest, String> {
+    ) -> Result<LocatedCall, String> {
         let policy = self.gate.policy();
-        let needs_links = |request: &ToolCallRequest| {
-            policy.compares_places(&request.tool)
-                || policy.is_slow(&request.tool, request.arguments.len())
-                || self.holds(request)
+        let is_slow = policy.is_slow(&request.tool, request.arguments.len());
+        // Without places, where links lead makes no call that passes a held one.
+        let is_held = match is_slow || policy.compares_places(&request.tool) {
+            true => None,
+            false => Some(self.holds(&request)),
         };
-        let Some(folders) = folders.filter(|_| needs_links(&request)) else {
-            return Ok(request);
+        let request = match (folders, is_held) {
+            (Some(folders), None | Some(true)) => self.followed(request, folders).await?,
+            _ => request,
         };
+        let is_held = match is_slow {
+            true => None,
+            false => Some(is_held.unwrap_or_else(|| self.holds(&request))),
+        };
+        Ok(LocatedCall { request, is_held })
+    }
+
+    /// Adds the working folder and the links to a request.
+    async fn followed(
+        &self,
+        request: ToolCallRequest,
+        folders: &StartFolders,
+    ) -> Result<ToolCallRequest, String> {
         // The gate refuses arguments that cannot be read, with the reason.
         let Ok(arguments) = Arguments::parse(request.arguments.clone()) else {
             return Ok(request);
@@ -222,7 +252,7 @@ impl Gateway {
     }
 
     /// Returns true if the policy holds the call.
-    pub fn holds(&self, request: &ToolCallRequest) -> bool {
+    fn holds(&self, request: &ToolCallRequest) -> bool {
         let asked = CallRequest {
             tool: &request.tool,
             arguments: &request.arguments,

@@ -107,8 +107,8 @@ impl Relay {
             session: self.gateway.lease.session(self.server.number_here),
             ..self.request(self.server.qualified(&call.tool), call.arguments.clone())
         };
-        let request = match self.gateway.located(request, self.server.folders()).await {
-            Ok(request) => request,
+        let located = match self.gateway.located(request, self.server.folders()).await {
+            Ok(located) => located,
             Err(problem) => {
                 let _ = in_flight
                     .back
@@ -118,7 +118,7 @@ impl Relay {
             }
         };
         if let Some(wanted) = call.continues()
-            && self.gateway.holds(&request)
+            && located.is_held(&self.gateway)
         {
             if !self.continuations.take(&wanted) {
                 let _ = in_flight.back.send(no_round(form)).await;
@@ -129,11 +129,11 @@ impl Relay {
             }
             return None;
         }
-        if call.brings_ours() && !self.is_round_of(call, &request).await {
+        if call.brings_ours() && !self.is_round_of(call, &located.request).await {
             let _ = in_flight.back.send(no_round(form)).await;
             return None;
         }
-        let put = self.gateway.put(request).await;
+        let put = self.gateway.put(located).await;
         let answer = match put {
             // The permit is consumed here: these bytes are sent once.
             Ok(Disposition::Pass(permit)) => {
