@@ -9,11 +9,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{agents, approvals, calls, channels, events, operations};
-use crate::web::{ApiError, App, HostGuard};
+use crate::web::{ApiError, App, HostGuard, KnownQueries};
 
 /// Builds the complete service: the API, `/openapi.json` and the inbox pages, behind the host and origin guard.
 pub fn router(app: App, pages: Router<App>) -> HostGuard {
     let (api, document) = api().split_for_parts();
+    let queries = KnownQueries::of(&document);
     let document = Json(document);
     let inside = api
         .route("/openapi.json", get(move || async move { document }))
@@ -21,7 +22,7 @@ pub fn router(app: App, pages: Router<App>) -> HostGuard {
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
         .with_state(app.clone());
-    HostGuard::new(app, inside)
+    HostGuard::new(app, inside, queries)
 }
 
 /// Returns the OpenAPI description of the API.

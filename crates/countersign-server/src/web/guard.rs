@@ -4,7 +4,7 @@
 //! credential is read.
 
 use std::convert::Infallible;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
@@ -18,7 +18,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{Either, Map, Ready, ready};
 use tower::Service;
 
-use super::{ApiError, App};
+use super::{ApiError, App, KnownQueries};
 
 /// Largest request body, in bytes. Call arguments have their own, lower limit.
 const LARGEST_BODY: usize = 256 * 1024;
@@ -62,6 +62,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 pub struct HostGuard {
     app: App,
     inside: Router,
+    queries: Arc<KnownQueries>,
     dress: fn(Answered) -> Answered,
 }
 
@@ -69,12 +70,17 @@ type Answered = Result<Response, Infallible>;
 
 impl HostGuard {
     /// Wraps `inside` with the guard.
-    pub fn new(app: App, inside: Router) -> HostGuard {
+    pub fn new(app: App, inside: Router, queries: KnownQueries) -> HostGuard {
         let dress = match app.web().is_secure {
             true => |answered: Answered| answered.map(|answer| dress(answer, true)),
             false => |answered: Answered| answered.map(|answer| dress(answer, false)),
         };
-        HostGuard { app, inside, dress }
+        HostGuard {
+            app,
+            inside,
+            queries: Arc::new(queries),
+            dress,
+        }
     }
 }
 
@@ -93,7 +99,9 @@ where
 
     /// Checks the request, then routes or rejects it, and adds the security headers to the response.
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let answered = match check(&self.app, request.method(), request.uri(), request.headers()) {
+        let checked = check(&self.app, request.method(), request.uri(), request.headers())
+            .and_then(|()| self.queries.check(request.method(), request.uri()));
+        let answered = match checked {
             Ok(()) => {
                 DefaultBodyLimit::max(LARGEST_BODY).apply(&mut request);
                 Either::Left(self.inside.call(request))

@@ -307,3 +307,31 @@ async fn x84_what_did_not_run_what_failed_and_what_is_unknown_are_told_apart() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_query_parameter_that_a_route_does_not_have_is_refused_and_nothing_is_done() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let body = r#"{"calls":[{"tool":"create_contact","arguments":{"name":"Maria"}}]}"#;
+    for query in ["dryRun=true", "dry%52un=true", "limit=1", "a", "&b=1"] {
+        let refused = service.post(&agent, &format!("/v1/calls?{query}"), body).await;
+        assert_eq!(refused.error(), (400, "unknown_parameter".to_owned()), "{query}");
+    }
+    let waiting = service.get(&ana, "/v1/approvals").await.good();
+    assert_eq!(waiting["approvals"], json!([]), "nothing was proposed");
+    let listed = service.get(&ana, "/v1/approvals?limit=1&page=2").await;
+    let text = listed.text.clone();
+    assert_eq!(listed.error(), (400, "unknown_parameter".to_owned()));
+    assert!(
+        text.contains("limit"),
+        "the hint names what the route has: {text}"
+    );
+    // An empty query has no parameter.
+    let approval = service.post(&agent, "/v1/calls?", body).await.good();
+    let id = approval["approval"]["id"].as_str().unwrap();
+    let path = format!("/v1/approvals/{id}?approve=true");
+    let refused = service.post(&ana, &path, r#"{"approved":true}"#).await;
+    assert_eq!(refused.error(), (400, "unknown_parameter".to_owned()));
+    let one = service.get(&ana, &format!("/v1/approvals/{id}")).await.good();
+    assert_eq!(one["status"], "pending");
+}

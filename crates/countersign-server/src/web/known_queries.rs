@@ -1,0 +1,116 @@
+//! Refusal of unknown query parameters.
+//!
+//! Input: the OpenAPI document, and requests with a query. Output: an error for a parameter that the route does not
+//! have: `?dryRun=true` must not be ignored and the call proposed. Not here: the values; the routes read those.
+
+use axum::extract::Query;
+use axum::http::{Method, StatusCode, Uri};
+use utoipa::openapi::path::{Operation, ParameterIn};
+use utoipa::openapi::{OpenApi, PathItem, RefOr};
+
+use super::ApiError;
+
+/// The query parameters of every route.
+#[derive(Clone, Debug)]
+pub struct KnownQueries(Vec<Route>);
+
+#[derive(Clone, Debug)]
+struct Route {
+    method: Method,
+    /// `/v1/approvals/{id}`.
+    path: String,
+    names: Vec<String>,
+}
+
+impl KnownQueries {
+    /// Reads the routes of a document.
+    pub fn of(document: &OpenApi) -> KnownQueries {
+        let items = document.paths.paths.iter();
+        KnownQueries(items.flat_map(|(path, item)| routes(path, item)).collect())
+    }
+
+    /// Refuses a request with a parameter that its route does not have. Requests to other routes pass.
+    pub(super) fn check(&self, method: &Method, uri: &Uri) -> Result<(), ApiError> {
+        if uri.query().is_none_or(str::is_empty) {
+            return Ok(());
+        }
+        let method = match *method == Method::HEAD {
+            true => &Method::GET,
+            false => method,
+        };
+        let mut routes = self.0.iter();
+        let Some(route) = routes.find(|route| route.method == method && matches(&route.path, uri.path()))
+        else {
+            return Ok(());
+        };
+        let Ok(Query(parameters)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
+            return Err(ApiError::bad_request("the query cannot be read"));
+        };
+        let unknown = parameters.iter().find(|(name, _)| !route.names.contains(name));
+        unknown.map_or(Ok(()), |(name, _)| Err(unknown_parameter(name, &route.names)))
+    }
+}
+
+fn routes(path: &str, item: &PathItem) -> Vec<Route> {
+    let operations = [
+        (Method::GET, &item.get),
+        (Method::POST, &item.post),
+        (Method::PUT, &item.put),
+        (Method::PATCH, &item.patch),
+        (Method::DELETE, &item.delete),
+    ];
+    let route = |(method, operation): (Method, &Option<Operation>)| {
+        let parameters = operation.as_ref()?.parameters.iter().flatten();
+        let in_query = parameters.filter_map(|parameter| match parameter {
+            RefOr::T(parameter) if matches!(parameter.parameter_in, ParameterIn::Query) => Some(parameter),
+            _ => None,
+        });
+        Some(Route {
+            method,
+            path: path.to_owned(),
+            names: in_query.map(|parameter| parameter.name.clone()).collect(),
+        })
+    };
+    operations.into_iter().filter_map(route).collect()
+}
+
+/// Returns true if a path has the form of a route: `/v1/approvals/7` of `/v1/approvals/{id}`.
+fn matches(route: &str, path: &str) -> bool {
+    let (mut route, mut path) = (route.split('/'), path.split('/'));
+    loop {
+        match (route.next(), path.next()) {
+            (None, None) => return true,
+            (Some(part), Some(segment)) if part.starts_with('{') || part == segment => {}
+            _ => return false,
+        }
+    }
+}
+
+fn unknown_parameter(name: &str, known: &[String]) -> ApiError {
+    let shown = countersign::display::clip(name, 40);
+    let message = format!("this route has no query parameter `{shown}`, so nothing was done");
+    let hint = match known.is_empty() {
+        true => "leave it out; this route has none".to_owned(),
+        false => format!("this route has {}", known.join(", ")),
+    };
+    ApiError::new(StatusCode::BAD_REQUEST, "unknown_parameter", message, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_path_is_matched_part_by_part() {
+        for (route, path, expected) in [
+            ("/v1/calls", "/v1/calls", true),
+            ("/v1/calls", "/v1/calls/", false),
+            ("/v1/approvals/{id}", "/v1/approvals/7", true),
+            ("/v1/approvals/{id}", "/v1/approvals", false),
+            ("/v1/approvals/{id}", "/v1/approvals/7/undo", false),
+            ("/v1/a/{id}/b", "/v1/a/%2F/b", true),
+        ] {
+            assert_eq!(matches(route, path), expected, "{route} {path}");
+        }
+    }
+}
