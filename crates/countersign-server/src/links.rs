@@ -122,17 +122,20 @@ pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFo
     if start.real != start.plain {
         links.push(link(folder, &start.real));
     }
-    // Only top-level arguments; a deeper pointer has another `/`.
+    // The members of a list have its name.
     let is_base = |pointer: &str| {
-        let name = pointer.strip_prefix('/');
-        name.is_some_and(|name| !name.contains('/') && path_names::is_base(name))
+        let mut names = pointer.rsplit('/');
+        let name = names.find(|name| name.parse::<usize>().is_err());
+        name.is_some_and(path_names::is_base)
     };
     let named = texts.iter().filter(|(pointer, _)| is_base(pointer));
     let named = named.take(path_names::MOST_BASES);
     let named = named.map(|(_, text)| Base::new(start.join(text)));
     let others = folders.others.iter().map(|other| Base::new(PathBuf::from(other)));
     let named = named.chain(others);
-    let named: Vec<Base> = named.filter(|base| base.plain != start.plain).collect();
+    let named: Vec<Base> = named
+        .filter(|base| base.plain != start.plain || base.real != start.real)
+        .collect();
     let bases: Vec<&Base> = std::iter::once(&start).chain(&named).collect();
     let mut seen = HashSet::new();
     // The policy holds a call with a text that is too long.

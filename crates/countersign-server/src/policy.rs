@@ -64,12 +64,23 @@ fn find(named: Option<&Path>) -> Option<PathBuf> {
 
 fn parsed(file: PathBuf, text: String) -> Result<Loaded, Failure> {
     match Policy::parse(&text) {
-        Ok(policy) => Ok(Loaded {
-            policy,
-            text,
-            file: Some(file),
-        }),
+        Ok(mut policy) => {
+            protect(&mut policy, &file);
+            Ok(Loaded {
+                policy,
+                text,
+                file: Some(file),
+            })
+        }
         Err(problems) => Err(not_good(&file, &problems.0)),
+    }
+}
+
+/// Makes a file of ours a sensitive place, whatever its name is.
+pub fn protect(policy: &mut Policy, file: &Path) {
+    let file = std::path::absolute(file).ok();
+    if let Some(file) = file.as_deref().and_then(Path::to_str) {
+        policy.protect(file);
     }
 }
 

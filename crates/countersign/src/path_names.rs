@@ -12,25 +12,47 @@ pub const LONGEST_TEXT: usize = 4096;
 /// Maximum number of names in one text.
 pub const MOST_NAMES: usize = 1000;
 /// Characters between the words of a command line, or the choices of a pattern, besides white space.
-const SEPARATORS: &str = "\"'`;|&<>()=,{}";
+const SEPARATORS: &str = "\"'`;|&<>()=,{}\0";
 /// Characters that end a word in a shell, besides white space.
-const OPERATORS: &str = ";|&<>()`";
+const OPERATORS: &str = ";|&<>()`\0";
 /// Commands of a shell that change its folder.
 const FOLDER_CHANGES: [&str; 4] = ["cd", "chdir", "pushd", "popd"];
 
-/// Arguments with which tools name the folder that relative paths in other arguments begin in: in lower case, letters only.
-const BASES: &str = "path dir dirpath directory folder cwd root rootpath base basepath basedir workdir workingdir workingdirectory
-    repopath projectpath";
-/// Maximum number of base folders of one call. A call with more has names that differ only in case or punctuation, and
-/// the policy holds it for that.
-pub const MOST_BASES: usize = 16;
+/// Parts of the names of arguments that may be the folder in which relative paths of other arguments begin.
+const BASES: [&str; 7] = ["path", "dir", "folder", "cwd", "root", "base", "workspace"];
+/// Maximum number of base folders of one call. The policy holds a call with more.
+pub const MOST_BASES: usize = 64;
+/// Beginning of the lines with which a patch for Codex names its files: `*** Update File: src/a.rs`.
+const PATCHED: &str = "*** ";
+/// Levels of commands within commands that are read: `sh -c "cd keys"`.
+const MOST_NESTED: usize = 4;
 
 /// Returns true if an argument of this name may be the folder that relative paths begin in.
 pub fn is_base(argument: &str) -> bool {
-    let letters: String = argument.chars().filter(|c| c.is_alphanumeric()).collect();
-    BASES
-        .split_whitespace()
-        .any(|base| letters.eq_ignore_ascii_case(base))
+    let name = argument.to_ascii_lowercase();
+    BASES.iter().any(|base| name.contains(base))
+}
+
+/// Returns the files that the lines of a patch name. They may have spaces.
+pub(crate) fn patched_files(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(PATCHED));
+    lines.filter_map(|line| Some(line.split_once(':')?.1.trim()))
+}
+
+/// Removes `.`, `..` and repeated slashes from the text of a path.
+pub(crate) fn without_dots(path: &str) -> String {
+    let mut names = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop();
+            }
+            name => names.push(name),
+        }
+    }
+    let start = if path.starts_with('/') { "/" } else { "" };
+    format!("{start}{}", names.join("/"))
 }
 
 /// Returns true if a name looks like one that a tool gives an argument, not like a path.
@@ -48,7 +70,7 @@ pub fn names_in(text: &str) -> Option<Vec<String>> {
     let read = ShellWords::read(text).words;
     let is_path = |name: &str| !name.is_empty() && !name.contains('\0');
     let mut seen = HashSet::new();
-    let all = std::iter::once(text).chain(written);
+    let all = std::iter::once(text).chain(patched_files(text)).chain(written);
     let all = all.map(str::to_owned).chain(read).filter(|name| is_path(name));
     let names: Vec<String> = all.filter(|name| seen.insert(name.clone())).collect();
     (names.len() <= MOST_NAMES).then_some(names)
@@ -65,6 +87,10 @@ pub(crate) struct ShellWords {
 
 impl ShellWords {
     pub(crate) fn read(text: &str) -> ShellWords {
+        ShellWords::read_nested(text, 0)
+    }
+
+    fn read_nested(text: &str, level: usize) -> ShellWords {
         let mut reader = Reader::default();
         let mut rest = text.chars().peekable();
         while let Some(c) = rest.next() {
@@ -91,8 +117,20 @@ impl ShellWords {
             .words
             .iter()
             .any(|word| FOLDER_CHANGES.contains(&word.as_str()));
+        // `~+` is the folder of the shell.
+        let has_folder = reader
+            .words
+            .iter()
+            .any(|word| word.starts_with("~+") || word.starts_with("~-"));
+        // A word with blanks may be a command for another shell: `sh -c "cd keys; cat x"`.
+        let is_command = |word: &&String| word.contains(|c: char| c.is_whitespace() || OPERATORS.contains(c));
+        let is_nested_unsure = reader
+            .words
+            .iter()
+            .filter(is_command)
+            .any(|word| level == MOST_NESTED || !ShellWords::read_nested(word, level + 1).is_sure);
         ShellWords {
-            is_sure: !(reader.is_unsure || is_here_document || moves),
+            is_sure: !(reader.is_unsure || is_here_document || moves || has_folder || is_nested_unsure),
             words: reader.words,
         }
     }
@@ -273,6 +311,9 @@ mod tests {
             "(cd keys; cat x)",
             "'c'd keys",
             "pushd keys",
+            r#"sh -c "cd keys; cat x""#,
+            r#"sh -c '"c""d" keys'"#,
+            "cat ~+/x",
         ] {
             assert!(!ShellWords::read(text).is_sure, "{text}");
         }

@@ -1,6 +1,6 @@
 //! Local backend: a gate over the store, with the tenant and the policy file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +56,8 @@ impl LocalDesk {
     ) -> Result<LocalDesk, Failure> {
         let tenant = tenant(global)?;
         // First the checks that do not touch the store.
-        let loaded = policy::load(global.policy.as_deref())?;
+        let mut loaded = policy::load(global.policy.as_deref())?;
+        policy::protect(&mut loaded.policy, Path::new(global.store()));
         let sealer = keys::sealer(global.seal_key_file.as_deref())?;
         let store = store::open(global.store(), missing, watch).await?;
         let mut gate = Gate::new(store, Arc::new(loaded.policy));

@@ -47,6 +47,7 @@ mod tools;
 mod upstreams;
 mod wire;
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -94,7 +95,8 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     let who = who(global, &options)?;
     let specs = startup::specs(&options)?;
     let tenant = backend::tenant(global)?;
-    let loaded = policy::load(global.policy.as_deref())?;
+    let mut loaded = policy::load(global.policy.as_deref())?;
+    policy::protect(&mut loaded.policy, Path::new(global.store()));
     if loaded.file.is_none() {
         let message = "there is no policy: every tool call is held; make one with `countersign policy init`";
         output.notice("no_policy", message);

@@ -4,11 +4,11 @@
 //! it is written, from the working folder, and where links lead.
 //! Not here: words within a text, except for the files that a patch names. A word of a file's content is no path.
 
-use crate::json::{Node, Tree};
-use crate::working_folder::WorkingFolder;
+use std::borrow::Cow;
 
-/// Beginning of the lines with which a patch for Codex names its files: `*** Update File: src/a.rs`.
-const PATCHED: &str = "*** ";
+use crate::json::{Node, Tree};
+use crate::path_names;
+use crate::working_folder::{HOME, WorkingFolder};
 
 /// Returns the name of each argument with the paths that it may mean. Without a folder, these are the texts alone.
 pub(super) fn read<'t>(
@@ -18,10 +18,11 @@ pub(super) fn read<'t>(
     let Node::Object(members) = &arguments.node else {
         return Vec::new();
     };
+    let bases = bases(members);
     let paths = members.iter().map(|(key, value)| {
         let mut texts = Vec::new();
         collect(value, &mut texts);
-        let paths = texts.into_iter().flat_map(|text| readings(text, folder));
+        let paths = texts.into_iter().flat_map(|text| readings(text, &bases, folder));
         (key.as_ref(), paths.collect())
     });
     paths.collect()
@@ -31,8 +32,7 @@ fn collect<'t>(value: &'t Tree<'_>, texts: &mut Vec<&'t str>) {
     match &value.node {
         Node::String(text) => {
             texts.push(text);
-            let lines = text.lines().filter_map(|line| line.strip_prefix(PATCHED));
-            texts.extend(lines.filter_map(|line| Some(line.split_once(':')?.1.trim())));
+            texts.extend(path_names::patched_files(text));
         }
         Node::Array(items) => items.iter().for_each(|item| collect(item, texts)),
         Node::Object(members) => members.iter().for_each(|(key, value)| {
@@ -43,20 +43,68 @@ fn collect<'t>(value: &'t Tree<'_>, texts: &mut Vec<&'t str>) {
     }
 }
 
-fn readings(text: &str, folder: Option<&WorkingFolder>) -> Vec<String> {
-    let mut readings = vec![text.to_owned()];
-    let Some(folder) = folder else {
-        return readings;
-    };
+/// Returns the folders that arguments name, in which relative paths of others may begin. Those of a call with too many
+/// are left out; the policy holds it.
+pub(super) fn bases(members: &[(Cow<'_, str>, Tree<'_>)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in members {
+        collect_bases(key, value, &mut found);
+    }
+    found
+}
+
+fn collect_bases(key: &str, value: &Tree<'_>, found: &mut Vec<String>) {
+    match &value.node {
+        Node::String(text) if path_names::is_base(key) && !text.is_empty() => found.push(text.to_string()),
+        Node::Array(items) => items.iter().for_each(|item| collect_bases(key, item, found)),
+        Node::Object(members) => members
+            .iter()
+            .for_each(|(key, value)| collect_bases(key, value, found)),
+        _ => {}
+    }
+}
+
+/// Returns a text as it is written, without dots, from the folders that it may begin in, and where links lead.
+fn readings(text: &str, bases: &[String], folder: Option<&WorkingFolder>) -> Vec<String> {
     let targets = |path: &str| {
-        let links = folder.links().iter().filter(move |link| link.path == path);
+        let links = folder.into_iter().flat_map(WorkingFolder::links);
+        let links = links.filter(move |link| link.path == path);
         links.map(|link| link.target.clone()).collect::<Vec<_>>()
     };
-    if !text.starts_with(['/', '\\', '~']) {
-        let folders = std::iter::once(folder.path().to_owned()).chain(targets(folder.path()));
-        readings.extend(folders.map(|folder| format!("{folder}/{text}")));
+    let is_absolute = |path: &str| path.starts_with(['/', '\\', '~']);
+    let working = folder.map(|folder| folder.path().to_owned());
+    let mut folders: Vec<String> = working
+        .iter()
+        .flat_map(|path| targets(path))
+        .chain(working.clone())
+        .collect();
+    for base in bases
+        .iter()
+        .take(path_names::MOST_BASES)
+        .filter(|base| *base != text)
+    {
+        match is_absolute(base) {
+            true => folders.push(base.clone()),
+            false => folders.extend(working.iter().map(|working| format!("{working}/{base}"))),
+        }
+    }
+    let url = text.strip_prefix("file://").filter(|path| path.starts_with('/'));
+    let written = url.into_iter().chain([text]);
+    let mut readings: Vec<String> = written.clone().map(str::to_owned).collect();
+    for path in written.filter(|path| !is_absolute(path)) {
+        readings.extend(folders.iter().map(|folder| format!("{folder}/{path}")));
+    }
+    if let Some(rest) = text.strip_prefix('~') {
+        readings.extend(targets(HOME).into_iter().map(|home| format!("{home}{rest}")));
     }
     readings.extend(targets(text));
+    let plain: Vec<String> = readings
+        .iter()
+        .map(|path| path_names::without_dots(path))
+        .collect();
+    readings.extend(plain);
+    readings.sort();
+    readings.dedup();
     readings
 }
 
@@ -85,8 +133,27 @@ mod tests {
         };
         let folder = Some(&folder);
         check(r#""a""#, None, &["a"]);
-        check(r#""a""#, folder, &["a", "/w/a", "/real/a", "/k/a"]);
-        check(r#""see a""#, folder, &["see a", "/w/see a", "/real/see a"]);
+        check(r#""a""#, folder, &["/k/a", "/real/a", "/w/a", "a"]);
+        check(r#""see a""#, folder, &["/real/see a", "/w/see a", "see a"]);
+        check(
+            r#""../b/./c""#,
+            folder,
+            &["../b/./c", "/b/c", "/real/../b/./c", "/w/../b/./c", "b/c"],
+        );
+        check(r#""/w/..//b""#, folder, &["/b", "/w/..//b"]);
+        check(
+            r#""file:///b""#,
+            folder,
+            &[
+                "/b",
+                "/real/file:///b",
+                "/real/file:/b",
+                "/w/file:///b",
+                "/w/file:/b",
+                "file:///b",
+                "file:/b",
+            ],
+        );
         check(r#"["/b"]"#, folder, &["/b"]);
         check(r#"{"/b":1}"#, folder, &["/b"]);
         check("1", folder, &[]);

@@ -313,6 +313,11 @@ impl Policy {
         }
     }
 
+    /// Adds a file of the host itself, such as its store, to the sensitive places. The path is absolute.
+    pub fn protect(&mut self, path: &str) {
+        self.sensitive.add(path);
+    }
+
     /// Hash of the policy text, as written to events.
     pub fn hash(&self) -> Hash {
         self.hash

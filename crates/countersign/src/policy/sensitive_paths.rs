@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 
+use super::argument_paths;
 use crate::json::{Node, TopLevel, Tree};
 use crate::path_names::{self, ShellWords, percent_decoded};
 use crate::working_folder::{self, HOME, WorkingFolder};
@@ -31,7 +32,7 @@ const SENSITIVE: &str = "
     .password-store key4.db logins.json login*data cookies.sqlite /etc/ssh/ssh_host_* ssh_host_*_key* sops/age
     .local/share/keyrings .xauthority*
     .*_history fish_history .viminfo*
-    /etc/shadow* /etc/gshadow* /etc/sudoers* /proc/*/environ /proc/*/mem /proc/*/fd /proc/*/root /proc/*/cmdline
+    /etc/shadow* /etc/gshadow* /etc/sudoers* /proc/*/environ /proc/*/mem /proc/*/cwd /proc/*/fd /proc/*/root /proc/*/cmdline
     /proc/*/task /proc/kcore
     /dev/mem /dev/kmem /dev/port /dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* /dev/loop*
     /dev/mapper /dev/block /dev/disk* /dev/rdisk*
@@ -42,7 +43,9 @@ const FOLDERS: &str = "/ /home /home/* /users /users/* /root /etc /proc /proc/* 
 /// Arguments with which coding agents' tools name the folder to search. Without one they search the working folder.
 const SEARCHED: [&str; 4] = ["path", "paths", "dir_path", "directory"];
 /// Arguments with which tools name a command for a shell.
-const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
+const COMMANDS: [&str; 12] = [
+    "command", "commands", "cmd", "cmdline", "script", "shell", "bash", "sh", "exec", "code", "args", "argv",
+];
 /// Maximum number of names that one argument may expand to; with more, the call is held.
 const MOST_NAMES: usize = 256;
 /// Levels of percent encoding that are resolved: `%252e`. A file URL with more is held.
@@ -85,6 +88,11 @@ impl Sensitive {
         Sensitive(all.map(Pattern::new).collect())
     }
 
+    /// Adds a file or folder by its absolute path.
+    pub(super) fn add(&mut self, path: &str) {
+        self.0.push(Pattern::new(path));
+    }
+
     /// Returns true if the entry is not empty and does not consist of wildcards alone.
     pub(super) fn is_good(entry: &str) -> bool {
         let names = Pattern::new(entry).names;
@@ -93,6 +101,10 @@ impl Sensitive {
 
     /// Returns the pattern that matches the text as a path, or any path within it, if one does.
     fn named_in(&self, text: &str, start: &Start) -> Option<&str> {
+        if text.contains('\0') {
+            // Some programs end a name there.
+            return Some("a name with a NUL character");
+        }
         let Some(readings) = readings(text) else {
             return Some("a name in too many encodings");
         };
@@ -267,13 +279,8 @@ impl Start {
     }
 
     /// Adds the folders that the arguments name, from each working folder.
-    fn with_bases(mut self, members: &[(Cow<'_, str>, Tree<'_>)]) -> Start {
-        let named = members.iter().filter(|(key, _)| path_names::is_base(key));
-        let texts = named.filter_map(|(_, value)| match &value.node {
-            Node::String(text) if !text.is_empty() => Some(text.to_lowercase()),
-            _ => None,
-        });
-        for text in texts.take(path_names::MOST_BASES) {
+    fn with_bases(mut self, bases: &[String]) -> Start {
+        for text in bases.iter().map(|base| base.to_lowercase()) {
             match text.starts_with(['/', '\\', '~', '$']) || self.folders.is_empty() {
                 true => self.bases.push(text),
                 false => {
@@ -335,7 +342,11 @@ impl Places {
         let Node::Object(members) = &arguments.node else {
             return Some("the arguments cannot be read".to_owned());
         };
-        let start = start.with_bases(members);
+        let bases = argument_paths::bases(members);
+        if bases.len() > path_names::MOST_BASES {
+            return Some("the arguments name too many folders and paths to compare them all".to_owned());
+        }
+        let start = start.with_bases(&bases);
         let is_there = |name: &String| members.iter().any(|(key, value)| key == name && has_text(value));
         if let Some(missing) = self.required.iter().find(|name| !is_there(name)) {
             return Some(format!("there is no `{missing}`, so what is read cannot be told"));
@@ -365,9 +376,7 @@ impl Places {
             if folder.is_some() && is_too_long(key, value) {
                 return Some(too_long(key));
             }
-            let is_unsure = |text: &str| !ShellWords::read(text).is_sure;
-            let is_command = COMMANDS.iter().any(|name| key.eq_ignore_ascii_case(name));
-            (is_command && any_text(value, &is_unsure)).then(|| {
+            has_unsure_command(key, value).then(|| {
                 format!("`{shown}` is a command that a shell may read in another way, so its places cannot be told")
             })
         })
@@ -393,6 +402,18 @@ pub(super) fn unfollowed(arguments: &[u8], folder: Option<&WorkingFolder>) -> Op
     };
     let long = members.iter().find(|(key, value)| is_too_long(key, value));
     long.map(|(key, _)| too_long(key))
+}
+
+/// Returns true if a command anywhere in `value` may be read by a shell in another way.
+fn has_unsure_command(key: &str, value: &Tree<'_>) -> bool {
+    let is_command = COMMANDS.iter().any(|name| key.eq_ignore_ascii_case(name));
+    let is_unsure = |text: &str| !ShellWords::read(text).is_sure;
+    match &value.node {
+        _ if is_command => any_text(value, &is_unsure),
+        Node::Array(items) => items.iter().any(|item| has_unsure_command(key, item)),
+        Node::Object(members) => members.iter().any(|(key, value)| has_unsure_command(key, value)),
+        _ => false,
+    }
 }
 
 fn too_long(key: &str) -> String {
@@ -802,6 +823,15 @@ mod tests {
         check("/home/ana/p", "src/main.rs", false);
         // The host's word makes no ruling milder.
         check("/a/b/c/d/e/f/g", "../../../../etc/shadow", true);
+    }
+
+    #[test]
+    fn x81_a_file_of_the_host_is_sensitive_whatever_its_name_is() {
+        let mut sensitive = Sensitive::with([]);
+        let tree = Tree::read(br#"{"file":"/srv/notes.txt"}"#, TopLevel::Object).unwrap();
+        assert_eq!(Places::read(["*"]).why(&tree, None, &sensitive), None);
+        sensitive.add("/srv/Notes.txt");
+        assert!(Places::read(["*"]).why(&tree, None, &sensitive).is_some());
     }
 
     #[test]

@@ -215,3 +215,60 @@ fn x81_names_that_a_shell_puts_together_are_held() {
         assert!(held, "{command}");
     }
 }
+
+#[test]
+fn x81_base_folders_nested_commands_and_other_spellings_are_followed() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    place.write("countersign.toml", PASSES);
+    std::fs::create_dir_all(project.join("sub/deep")).unwrap();
+    std::fs::write(project.join(".env"), "KEY=1").unwrap();
+    symlink(&ssh, project.join("sub/k")).unwrap();
+    symlink("sub/deep", project.join("d")).unwrap();
+    symlink(".env", project.join("e1")).unwrap();
+    for (id, (tool, arguments, expected)) in [
+        ("Look", json!({ "path": "k/x", "cwd": "d/.." }), true),
+        ("Look", json!({ "path": "k/x", "cwd": ["sub"] }), true),
+        ("Look", json!({ "path": "k/x", "opts": { "cwd": "sub" } }), true),
+        ("Look", json!({ "path": "k/x", "root_dir": "sub" }), true),
+        ("Look", json!({ "path": "x", "root_dir": "sub" }), false),
+        ("Look", json!({ "path": "e1\0" }), true),
+        ("Look", json!({ "path": "/proc/self/cwd/x" }), true),
+        ("Look", json!({ "shell": "cat .e${X}nv" }), true),
+        (
+            "Look",
+            json!({ "path": "x", "input": { "command": "cat $X" } }),
+            true,
+        ),
+        (
+            "Look",
+            json!({ "path": "x", "input": { "command": "cat x" } }),
+            false,
+        ),
+        ("Bash", json!({ "command": "sh -c \"cd sub; cat k/x\"" }), true),
+        (
+            "Bash",
+            json!({ "command": "sh -c '\"c\"\"d\" sub; cat k/x'" }),
+            true,
+        ),
+        ("Bash", json!({ "command": "cat ~+/e1" }), true),
+        ("Bash", json!({ "command": "grep -rn 'a b' src" }), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, &project, id, tool, &arguments);
+        assert_eq!(held, expected, "{arguments}: {notes}");
+    }
+}
+
+#[test]
+fn x81_a_file_with_spaces_in_a_patch_is_followed() {
+    let place = agents();
+    let [project, ssh] = project(&place);
+    place.write("countersign.toml", PASSES);
+    symlink(&ssh, project.join("my link")).unwrap();
+    let patch = json!({ "command": "*** Begin Patch\n*** Update File: my link\n+x\n*** End Patch" });
+    let (held, notes) = read(&place, &project, 1, "Write", &patch);
+    assert!(held && notes.contains("leads to"), "{notes}");
+}
