@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-struct Place(TempDir);
+struct TestFolder(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        let place = Place(TempDir::new().unwrap());
+impl TestFolder {
+    fn new() -> TestFolder {
+        let place = TestFolder(TempDir::new().unwrap());
         place.write(
             "countersign.toml",
             "[tools.send]\neffect = \"external\"\nrisk = \"high\"\nsecret = [\"key\"]\n",
@@ -73,7 +73,7 @@ const ARGUMENTS: &str = r#"{"name":"Maria Garcia","to":"maria@company.com","id":
 
 #[test]
 fn a18_trace_shows_what_nobody_stated_first() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let shown = place.good(&["trace", "send", ARGUMENTS, "--conversation", "chat.json"]);
     insta::assert_snapshot!(shown, @r"
     3 of 7 values were not given by you: 1 invented, 1 from outside text, 1 from tools  │ send
@@ -103,7 +103,7 @@ fn a18_trace_shows_what_nobody_stated_first() {
 
 #[test]
 fn a18_trace_as_json_has_words_and_places() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let text = place.good(&[
         "trace",
         "send",
@@ -138,7 +138,7 @@ fn a18_trace_as_json_has_words_and_places() {
 
 #[test]
 fn a18_trace_answers_line_by_line() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let line = |id: Value, args: Value| json!({"id": id, "user": ["pay Maria 12"], "tools": [{"name": "find", "text": "acct 9876543"}], "tool": "pay", "args": args});
     let lines = [
         line(
@@ -166,7 +166,7 @@ fn a18_trace_answers_line_by_line() {
 
 #[test]
 fn a18_the_card_shows_each_value_with_its_mark() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.good(&["propose", "send", ARGUMENTS, "--conversation", "chat.json"]);
     let listed: Value = serde_json::from_str(&place.good(&["list", "--json"])).unwrap();
     let id = listed["approvals"][0]["id"].as_str().unwrap();
@@ -194,7 +194,7 @@ fn a18_the_card_shows_each_value_with_its_mark() {
 
 #[test]
 fn x57_x69_what_is_proposed_on_the_command_line_vouches_for_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let pin = "1".repeat(64);
     place.write(
         "countersign.toml",
@@ -215,7 +215,7 @@ fn x57_x69_what_is_proposed_on_the_command_line_vouches_for_nothing() {
 
 #[test]
 fn x39_a_value_cannot_wear_a_mark() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let arguments = r#"{"to":"eve@x.example\nfrom you      /to  maria@acme.com"}"#;
     let shown = place.good(&["trace", "send", arguments, "--conversation", "chat.json"]);
     let forged = shown.lines().filter(|line| line.trim().starts_with("from you"));
@@ -224,7 +224,7 @@ fn x39_a_value_cannot_wear_a_mark() {
 
 #[test]
 fn x21_bad_conversations_are_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write("bad.json", r#"{"messages":[{"role":"admin","text":"x"}]}"#);
     for file in ["bad.json", "missing.json"] {
         let (code, _, stderr) = place.run(&["propose", "send", "{}", "--conversation", file], "");
@@ -240,7 +240,7 @@ fn x21_bad_conversations_are_named() {
 /// Covers 1, 5 and 40 values, and one value of 16 KiB.
 #[test]
 fn a18_cards_of_every_size() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for count in [1, 5, 40] {
         let fields: Vec<String> = (0..count)
             .map(|at| format!("\"field_{at}\":\"value {at}\""))

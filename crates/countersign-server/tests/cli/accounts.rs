@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::place::{Left, Place};
 use crate::served::Served;
+use crate::test_folder::{Left, TestFolder};
 
 /// Sends one request; returns the response received until it ended or `patience` was over, and how long that took.
 fn ask(service: &Served<'_>, head: &str, patience: Duration) -> (String, Duration) {
@@ -29,7 +29,7 @@ fn host(service: &Served<'_>) -> String {
     service.url.trim_start_matches("http://").to_owned()
 }
 
-fn set_password(place: &Place, name: &str, password: &str) {
+fn set_password(place: &TestFolder, name: &str, password: &str) {
     let mut child = place
         .command(&["person", "password", name])
         .stdin(Stdio::piped())
@@ -47,7 +47,7 @@ fn set_password(place: &Place, name: &str, password: &str) {
 
 #[test]
 fn x67_a_new_password_ends_sessions_and_links() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let service = Served::start(&place);
     let host = host(&service);
     place.good(&["person", "add", "zoe"]);
@@ -87,7 +87,7 @@ fn x67_a_new_password_ends_sessions_and_links() {
 
 #[test]
 fn x68_another_process_ends_the_streams_of_a_revoked_token() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let service = Served::start(&place);
     let host = host(&service);
     let agent = service.agent();
@@ -129,7 +129,7 @@ fn x68_another_process_ends_the_streams_of_a_revoked_token() {
 
 #[test]
 fn x71_no_two_names_look_alike() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.good(&["person", "add", "ana"]);
     place.good(&["token", "create", "--agent", "crm", "--scope", "propose"]);
     let refused = |arguments: &[&str]| {
@@ -185,7 +185,7 @@ fn x71_no_two_names_look_alike() {
 
 #[test]
 fn x71_raw_requests_with_two_hosts_are_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let service = Served::start(&place);
     let host = host(&service);
     let status = |head: String| {
@@ -212,7 +212,7 @@ fn x71_raw_requests_with_two_hosts_are_refused() {
 /// Covers names that look alike, also where each is written in a single script.
 #[test]
 fn x71_a_name_that_looks_like_another_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (there, twins) in [
         ("cop", &["\u{441}\u{43e}\u{440}", "C0P"][..]),
         ("ana", &["an\u{251}"]),
@@ -246,7 +246,7 @@ fn x71_a_name_that_looks_like_another_is_refused() {
 
 #[test]
 fn x71_scripts_are_called_by_their_names() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let left = place.run(&["person", "add", "\u{430}na"]);
     assert!(left.stderr.contains("Cyrillic and Latin"), "{left:?}");
     assert!(!left.stderr.contains("Script("), "{left:?}");

@@ -1,10 +1,10 @@
 //! Conflicting configurations of served agents: the service does not start, and says why.
 
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 #[track_caller]
 fn check(policy: &str, config: &str, expected: &str) {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", policy);
     place.write("countersign-serve.toml", config);
     let left = place.run(&["serve", "--listen", "127.0.0.1:0"]);

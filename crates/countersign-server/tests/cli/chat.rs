@@ -1,7 +1,7 @@
 //! Tests `countersign chat` through a pipe and on a pseudo terminal.
 
-use crate::place::Place;
 use crate::terminal::Terminal;
+use crate::test_folder::TestFolder;
 
 const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
@@ -12,7 +12,7 @@ fn leave(mut terminal: Terminal) {
     terminal.shows("ended 0");
 }
 
-fn say(place: &Place, lines: &[&str]) -> String {
+fn say(place: &TestFolder, lines: &[&str]) -> String {
     let left = place.run_with(&["chat"], format!("{}\n", lines.join("\n")).as_bytes());
     assert_eq!(left.code, 0, "{left:?}");
     assert!(
@@ -26,7 +26,7 @@ fn say(place: &Place, lines: &[&str]) -> String {
 
 #[test]
 fn a7_a_card_is_answered_through_a_pipe() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let said = say(&place, &[ASK, "yes", "find maria"]);
     for expected in [
         "│ I'll create a new contact with these details:\n│ - Name: Maria Garcia\n",
@@ -42,7 +42,7 @@ fn a7_a_card_is_answered_through_a_pipe() {
 
 #[test]
 fn a6_a_restart_between_the_card_and_the_yes() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     say(&place, &[ASK]);
     // The card is shown again first, and the yes refers to it.
     let said = say(&place, &["yes"]);
@@ -60,7 +60,7 @@ fn a6_a_restart_between_the_card_and_the_yes() {
 
 #[test]
 fn a16_a17_some_of_five_and_an_undo() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let five = "Create contacts for Ana, Ben, Cleo, Dan and Eva";
     let said = say(
         &place,
@@ -78,7 +78,7 @@ fn a16_a17_some_of_five_and_an_undo() {
 
 #[test]
 fn a16_some_of_five_by_commands() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let five = "Create contacts for Ana, Ben, Cleo, Dan and Eva";
     let said = say(&place, &["/3", five, "/3 5", "/9", "/yes"]);
     assert!(said.contains("[ 1 2 · 4 · ]\n"), "{said}");
@@ -102,7 +102,7 @@ fn a16_some_of_five_by_commands() {
 
 #[test]
 fn d6_a_card_of_the_chat_can_be_decided_elsewhere() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     say(&place, &[ASK]);
     let listed = place.json(&["list"]);
     let id = listed["approvals"][0]["id"].as_str().unwrap();
@@ -117,7 +117,7 @@ fn d6_a_card_of_the_chat_can_be_decided_elsewhere() {
 
 #[test]
 fn json_is_one_event_per_line() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let left = place.run_with(&["--json", "chat"], format!("{ASK}\nno\n").as_bytes());
     let events: Vec<serde_json::Value> = left
         .stdout
@@ -140,7 +140,7 @@ fn json_is_one_event_per_line() {
 
 #[test]
 fn bad_input_is_told_and_nothing_is_made() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let cases: [(&[&str], &str); 4] = [
         (&["chat", "--agent", "nobody"], "there is no agent `nobody`"),
         (
@@ -170,7 +170,7 @@ fn bad_input_is_told_and_nothing_is_made() {
 
 #[test]
 fn x15_what_an_agent_says_does_not_act_on_the_terminal() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("policy.toml", "[tools.look]\neffect = \"read\"\n");
     place.write(
         "tools.json",
@@ -200,7 +200,7 @@ fn x15_what_an_agent_says_does_not_act_on_the_terminal() {
 
 #[test]
 fn a13_the_chat_on_a_terminal() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut terminal = Terminal::run(&place, "--color=never chat", &[]);
     terminal.shows("it follows a script");
     terminal.shows("> ");
@@ -228,7 +228,7 @@ fn a13_the_chat_on_a_terminal() {
 
 #[test]
 fn a16_some_of_five_by_keys() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut terminal = Terminal::run(&place, "--color=never chat", &[]);
     terminal.shows("> ");
     terminal.press("Create contacts for Ana, Ben, Cleo, Dan and Eva\r");
@@ -259,14 +259,14 @@ fn a16_some_of_five_by_keys() {
 }
 
 /// Returns the id of the pending approval.
-fn waiting(place: &Place) -> String {
+fn waiting(place: &TestFolder) -> String {
     let listed = place.json(&["list"]);
     listed["approvals"][0]["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn d6_a_decision_elsewhere_is_told_at_once_above_what_is_being_typed() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut terminal = Terminal::run(&place, "--color=never chat", &[]);
     terminal.shows("> ");
     terminal.press(&format!("{ASK}\r"));
@@ -295,7 +295,7 @@ fn d6_a_decision_elsewhere_is_told_at_once_above_what_is_being_typed() {
 
 #[test]
 fn x01_a_yes_that_was_begun_before_a_card_came_does_not_answer_it() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("policy.toml", "[tools.note]\neffect = \"write\"\n");
     place.write(
         "tools.json",

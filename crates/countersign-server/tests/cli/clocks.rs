@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
-use crate::place::Place;
 use crate::served::Served;
+use crate::test_folder::TestFolder;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Creates a store that was last used 32 days ago according to this machine's clock.
-fn used_32_days_ago(is_same_boot: bool) -> (Place, String) {
-    let place = Place::new();
+fn used_32_days_ago(is_same_boot: bool) -> (TestFolder, String) {
+    let place = TestFolder::new();
     let id = crate::many::leave_behind(&place.path().join("countersign.db"), DAY * 32, is_same_boot);
     (place, id)
 }
 
 /// Returns 1 if the session is in the store, expired or not.
-fn sessions(place: &Place) -> i64 {
+fn sessions(place: &TestFolder) -> i64 {
     let file = rusqlite::Connection::open(place.path().join("countersign.db")).unwrap();
     let sql = "SELECT count(*) FROM entry WHERE key = ?1";
     file.query_row(sql, [crate::many::SESSION], |row| row.get(0))
@@ -72,13 +72,13 @@ fn x92_after_a_pause_what_is_over_is_refused_and_kept_until_the_clock_is_certain
 
 #[test]
 fn x92_the_clock_is_not_reset_under_a_service() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.contact();
     let served = Served::start(&place);
     let refused = place.run(&["clock", "--reset"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("stop every service"), "{refused:?}");
-    served.propose(&served.agent(), &["create_contact", crate::place::MARIA]);
+    served.propose(&served.agent(), &["create_contact", crate::test_folder::MARIA]);
     served.kill();
     place.good(&["clock", "--reset"]);
     assert_eq!(place.json(&["list"])["approvals"].as_array().unwrap().len(), 2);

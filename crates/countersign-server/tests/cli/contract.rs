@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::place::{MARIA, Place};
+use crate::test_folder::{MARIA, TestFolder};
 
 #[test]
 fn a_policy_is_checked_to_the_line() {
-    let place = Place::new();
+    let place = TestFolder::new();
     assert!(place.good(&["policy", "check"]).contains("5 tools, no problems"));
     place.write(
         "bad.toml",
@@ -25,7 +25,7 @@ fn a_policy_is_checked_to_the_line() {
 /// A filter or test that templates do not know is found when the policy is read, not when a person is to be asked.
 #[test]
 fn a_policy_with_an_unknown_filter_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write(
         "bad.toml",
         r#"
@@ -80,7 +80,7 @@ fn redacted(text: &str) -> String {
 
 #[test]
 fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let who = [
         "--agent",
         "crm",
@@ -258,7 +258,7 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
 
 #[test]
 fn c4_a_reply_is_read_with_its_reason() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let read = |arguments: &[&str]| {
         let said = place.good(arguments);
         let (reading, note) = said.trim().split_once('\n').unwrap();
@@ -294,7 +294,7 @@ fn c4_a_reply_is_read_with_its_reason() {
 
 #[test]
 fn the_help_is_a_contract() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     insta::assert_snapshot!(place.good(&["--help"]), @r##"
     An AI agent proposes tool calls; only your recorded decision on those exact bytes lets them run, at
     most once

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::place::{MARIA, Place};
+use crate::test_folder::{MARIA, TestFolder};
 
 #[test]
 fn b7_each_refusal_says_what_is_so() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     place.good(&["approve", &id, "--as", "bob"]);
     let left = place.run(&["approve", &id]);
@@ -65,7 +65,7 @@ fn b7_each_refusal_says_what_is_so() {
 
 #[test]
 fn a16_part_of_a_batch_and_an_edit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let lines: Vec<String> = (1..=3)
         .map(|n| format!(r#"{{"tool":"create_contact","arguments":{{"name":"N{n}","email":"n{n}@x.org"}}}}"#))
         .collect();
@@ -91,12 +91,12 @@ fn a16_part_of_a_batch_and_an_edit() {
 /// An id does not prove what was seen: without a terminal, `approve` requires the card's digest.
 #[test]
 fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let long = format!(r#"{{"name":"Maria","email":"{}; rm -rf /"}}"#, "x".repeat(1100));
     let id = place.propose(&["create_contact", &long]);
     let bare = |arguments: &[&str]| {
         let mut command = place.command(arguments);
-        crate::place::Left::of(command.stdin(std::process::Stdio::null()).output().unwrap())
+        crate::test_folder::Left::of(command.stdin(std::process::Stdio::null()).output().unwrap())
     };
     let digest = place.json(&["show", &id])["digest"].as_str().unwrap().to_owned();
     for arguments in [
@@ -148,7 +148,7 @@ fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
 /// The duration of a cool-down comes from the proposer's policy, even if the decider has none or another one.
 #[test]
 fn x99_a_no_without_the_policy_at_hand_lasts_as_long_as_the_policy_says() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "p.toml",
         "[agents]\ncool_down = \"3s\"\n[tools.x]\neffect = \"write\"\n",
@@ -169,7 +169,7 @@ fn x99_a_no_without_the_policy_at_hand_lasts_as_long_as_the_policy_says() {
 /// Without the policy it is unknown whether edited arguments are forbidden, and who may approve them.
 #[test]
 fn x44_an_edit_needs_a_policy_that_knows_the_tool() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "p.toml",
         "[tools.pay]\neffect = \"external\"\ndeny = \"args.amount > 100.0\"\n",

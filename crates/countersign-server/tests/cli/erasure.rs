@@ -6,7 +6,7 @@ use countersign::command::denial_key;
 use countersign::hash::{Fields, Hash};
 use countersign::id::{Agent, Tenant};
 
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const PIN: &str = "7291";
 
@@ -55,7 +55,7 @@ fn confirmed(left: &[u8]) -> Option<String> {
 }
 
 /// Returns all bytes of the store's files.
-fn left(place: &Place) -> Vec<u8> {
+fn left(place: &TestFolder) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entry in place.path().read_dir().unwrap() {
         let path = entry.unwrap().path();
@@ -69,7 +69,7 @@ fn left(place: &Place) -> Vec<u8> {
 
 #[test]
 fn x83_the_file_confirms_no_pin_after_a_purge() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[tools.set_pin]\neffect = \"write\"\n[tools.drop_pin]\neffect = \"write\"\n[agents]\ncool_down = \"1d\"\n",

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::Place;
 use crate::served::Served;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n\
                       [tools.pay]\neffect = \"external\"\ntimeout = \"1s\"\n\
@@ -48,7 +48,7 @@ impl Tool {
     }
 
     /// Configures a service to run `pay` and `slow` with this tool.
-    fn configure(&self, place: &Place) {
+    fn configure(&self, place: &TestFolder) {
         let port = self.port;
         let tool = |name: &str| {
             format!("[tools.{name}]\nurl = \"http://127.0.0.1:{port}/\"\nkey_env = \"PAY_KEY\"\n")
@@ -72,15 +72,15 @@ fn read_request(stream: &mut TcpStream) {
     }
 }
 
-fn place() -> Place {
-    let place = Place::without_policy();
+fn place() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     place
 }
 
 /// Waits until a call is in this state.
 #[track_caller]
-fn wait_for(place: &Place, id: &str, state: &str) -> Value {
+fn wait_for(place: &TestFolder, id: &str, state: &str) -> Value {
     let begun = Instant::now();
     loop {
         let shown = place.json(&["show", id]);
@@ -144,7 +144,7 @@ struct Limited {
 }
 
 impl Limited {
-    fn start(place: &Place, blocks: usize) -> Limited {
+    fn start(place: &TestFolder, blocks: usize) -> Limited {
         let plain = place.command(&["serve", "--listen", "127.0.0.1:0", "--color", "never"]);
         let mut command = Command::new("sh");
         command
@@ -355,7 +355,7 @@ fn x89_everything_that_was_approved_meanwhile_is_run() {
 /// X85: files of another store are left next to the restore target.
 #[test]
 fn x85_nothing_is_restored_beside_the_log_of_another_store() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let kept = place.contact();
     place.good(&["backup", "copy.db"]);
     for left in [
@@ -395,7 +395,7 @@ fn x85_nothing_is_restored_beside_the_log_of_another_store() {
 /// X92: `doctor` finds damaged pages.
 #[test]
 fn x92_doctor_finds_damaged_pages() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for _ in 0..18 {
         place.contact();
     }
@@ -419,7 +419,7 @@ fn x92_doctor_finds_damaged_pages() {
 
 #[test]
 fn x92_a_store_whose_time_is_ahead_is_told_and_reset() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let before = place.contact();
     let agent = place.good(&["token", "create", "--agent", "crm", "--scope", "propose"]);
     assert!(agent.starts_with("cst_"));

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Returns every file and folder below `folder` with its mode.
 fn modes(folder: &Path) -> Vec<(String, u32)> {
@@ -21,7 +21,7 @@ fn modes(folder: &Path) -> Vec<(String, u32)> {
 
 /// Runs a shell command line under a umask; `countersign` in it is the binary.
 #[track_caller]
-fn shell(place: &Place, umask: &str, line: &str) {
+fn shell(place: &TestFolder, umask: &str, line: &str) {
     let binary = env!("CARGO_BIN_EXE_countersign");
     let line = format!("umask {umask}; countersign() {{ '{binary}' \"$@\"; }}; {line}");
     let prepared = place.command(&[]);
@@ -40,7 +40,7 @@ fn shell(place: &Place, umask: &str, line: &str) {
 #[test]
 fn x103_whatever_the_program_writes_is_its_owners_alone() {
     for umask in ["022", "000"] {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         for line in [
             "countersign propose note '{\"n\":1}' --key k",
             "printf 'Create a contact for Ana, ana@example.com\\nyes\\n' | countersign chat",
@@ -75,7 +75,7 @@ fn x103_whatever_the_program_writes_is_its_owners_alone() {
 
 #[test]
 fn x103_a_store_that_others_can_read_is_found_by_the_doctor() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.contact();
     let store = place.path().join("countersign.db");
     for (mode, is_bad) in [(0o600, false), (0o644, true), (0o660, true), (0o640, true)] {
@@ -88,7 +88,7 @@ fn x103_a_store_that_others_can_read_is_found_by_the_doctor() {
 
 /// Runs a command that must end by itself, and returns its result.
 #[track_caller]
-fn ends(mut command: std::process::Command) -> crate::place::Left {
+fn ends(mut command: std::process::Command) -> crate::test_folder::Left {
     use std::process::Stdio;
     command
         .stdin(Stdio::null())
@@ -103,13 +103,13 @@ fn ends(mut command: std::process::Command) -> crate::place::Left {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    crate::place::Left::of(child.wait_with_output().unwrap())
+    crate::test_folder::Left::of(child.wait_with_output().unwrap())
 }
 
 #[test]
 fn x95_a_store_that_is_no_regular_file_is_refused_at_once() {
     use std::os::unix::fs::DirBuilderExt as _;
-    let place = Place::new();
+    let place = TestFolder::new();
     let odd = place.path().join("odd");
     std::fs::DirBuilder::new().mode(0o700).create(&odd).unwrap();
     let pipe = |name: &str| {

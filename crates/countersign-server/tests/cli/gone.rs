@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::Place;
 use crate::served::Served;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n\
                       [tools.pay]\neffect = \"external\"\n";
@@ -120,7 +120,7 @@ struct Service {
 impl Service {
     /// Starts a service and runs `delete` in parallel. Waits until the service listens or ends.
     fn start(
-        place: &Place,
+        place: &TestFolder,
         delete: impl FnOnce(u32) + Send + 'static,
     ) -> (Service, std::thread::JoinHandle<()>) {
         let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--color", "never"]);
@@ -194,7 +194,7 @@ fn stored(path: &Path) -> HashMap<u64, (String, String)> {
 
 /// A store with an agent and a person, and a tool that records its calls.
 struct World {
-    place: Place,
+    place: TestFolder,
     effects: Effects,
     agent: String,
     ana: String,
@@ -202,7 +202,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         place.write("countersign.toml", POLICY);
         let (port, effects) = recording_tool();
         place.write(
@@ -347,18 +347,18 @@ fn f04_a_service_that_stops_or_aborts_under_load_loses_nothing() {
 /// The hint for a WAL without its database says how to put the database back, and its command works.
 #[test]
 fn x91_a_log_without_its_store_is_kept() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     let served = Served::start(&place);
     let ids = [
         id,
-        served.propose(&served.agent(), &["create_contact", crate::place::MARIA]),
+        served.propose(&served.agent(), &["create_contact", crate::test_folder::MARIA]),
     ];
     served.kill();
     let file = place.path().join("countersign.db");
     assert!(place.path().join("countersign.db-wal").exists());
     std::fs::rename(&file, place.path().join("away.bak")).unwrap();
-    let refused = place.run(&["propose", "create_contact", crate::place::MARIA]);
+    let refused = place.run(&["propose", "create_contact", crate::test_folder::MARIA]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(!refused.stderr.contains("remove it"), "{refused:?}");
     let command = refused

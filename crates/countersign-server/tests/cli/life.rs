@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::place::{Left, MARIA, Place};
+use crate::test_folder::{Left, MARIA, TestFolder};
 
 #[test]
 fn a9_a_whole_life_from_proposal_to_undo() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     let short = &id[id.len() - 8..];
     let list = place.good(&["list"]);
@@ -58,7 +58,7 @@ fn a9_a_whole_life_from_proposal_to_undo() {
 
 #[test]
 fn d2_three_terminals_are_a_whole_system() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.script("tool", "cat");
     let id = place.contact();
     let mut wait = place.command(&["wait", &id, "--exec", "./tool"]);
@@ -80,7 +80,7 @@ fn d2_three_terminals_are_a_whole_system() {
 
 #[test]
 fn d5_denied_expired_and_timed_out_have_their_own_exit_codes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     let left = place.run(&["wait", &id, "--timeout", "50ms"]);
     assert_eq!(left.code, 6, "{left:?}");
@@ -100,7 +100,7 @@ fn d5_denied_expired_and_timed_out_have_their_own_exit_codes() {
 
 #[test]
 fn a_tool_that_fails_failed_and_one_that_is_killed_is_unknown() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = |script: &str| {
         place.script("tool", script);
         let id = place.contact();
@@ -122,7 +122,7 @@ fn a_tool_that_fails_failed_and_one_that_is_killed_is_unknown() {
 
 #[test]
 fn d7_the_sweep_counts() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.propose(&["quick", "{}"]);
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(place.good(&["list"]), "Nothing waits for a decision.\n");
@@ -135,7 +135,7 @@ fn d7_the_sweep_counts() {
 
 #[test]
 fn propose_and_wait_in_one_command() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.script("tool", "cat");
     let mut propose = place.command(&["propose", "create_contact", MARIA, "--json", "--exec", "./tool"]);
     let propose = propose

@@ -3,13 +3,13 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::place::{Left, Place, database};
 use crate::served::Served;
+use crate::test_folder::{Left, TestFolder, database};
 
 #[test]
 fn d2_two_nodes_on_one_postgresql_are_one_service() {
     let store = database("two_nodes");
-    let (mut here, mut there) = (Place::new(), Place::new());
+    let (mut here, mut there) = (TestFolder::new(), TestFolder::new());
     for place in [&mut here, &mut there] {
         place.write("countersign-serve.toml", "[tools.create_contact]\necho = true\n");
         place.keep_in(&store);
@@ -53,7 +53,7 @@ fn d2_two_nodes_on_one_postgresql_are_one_service() {
 /// X98: two services with different policies do not run on one store, unless a person allows it.
 #[test]
 fn x98_a_service_with_another_policy_does_not_start_beside_one_that_runs() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let first = Served::start(&place);
     place.write("countersign.toml", "[tools.create_contact]\neffect = \"read\"\n");
     let refused = place.run(&["serve", "--listen", "127.0.0.1:0"]);

@@ -6,17 +6,17 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::place::{MARIA, Place};
 use crate::served::Served;
+use crate::test_folder::{MARIA, TestFolder};
 
-fn chmod(place: &Place, name: &str, mode: u32) {
+fn chmod(place: &TestFolder, name: &str, mode: u32) {
     let path = place.path().join(name);
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// Checks `doctor`: the state of one finding, and the exit code.
 #[track_caller]
-fn check_doctor(place: &Place, arguments: &[&str], subject: &str, state: &str, code: i32) {
+fn check_doctor(place: &TestFolder, arguments: &[&str], subject: &str, state: &str, code: i32) {
     let arguments: Vec<&str> = ["--json", "doctor"].iter().chain(arguments).copied().collect();
     let left = place.run(&arguments);
     assert_eq!(left.code, code, "{left:?}");
@@ -31,7 +31,7 @@ fn check_doctor(place: &Place, arguments: &[&str], subject: &str, state: &str, c
 
 #[test]
 fn h06_doctor_finds_what_is_not_as_it_should_be() {
-    let place = Place::new();
+    let place = TestFolder::new();
     check_doctor(&place, &[], "store", "good", 0);
     assert!(
         !place.path().join("countersign.db").exists(),
@@ -82,7 +82,7 @@ fn h06_doctor_finds_what_is_not_as_it_should_be() {
 
 #[test]
 fn h02_doctor_looks_at_a_server() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let person = served.person();
     let look = |url: &str, token: &str| {
@@ -104,7 +104,7 @@ fn h02_doctor_looks_at_a_server() {
 
 #[test]
 fn x33_a_restored_store_is_a_new_beginning() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let person = served.person();
     let (pending, approved) = (place.contact(), place.contact());
@@ -164,7 +164,7 @@ fn x33_a_restored_store_is_a_new_beginning() {
 
 #[test]
 fn h15_purge_erases_content_and_keeps_what_happened() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.propose(&["create_contact", MARIA]);
     place.good(&["deny", &id]);
     let left = place.run(&["purge"]);
@@ -182,7 +182,7 @@ fn h15_purge_erases_content_and_keeps_what_happened() {
 
 #[test]
 fn a_link_leads_to_the_service_that_runs_here() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.good(&["person", "add", "ana"]);
     let usual = place.good(&["person", "link", "ana"]);
     assert!(
@@ -204,7 +204,7 @@ fn a_link_leads_to_the_service_that_runs_here() {
 
 /// Returns everything the service logs to standard error, from start to end.
 fn logged(color: &str) -> String {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--color", color]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -3,19 +3,19 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::place::{Left, Place};
 use crate::terminal::Terminal;
+use crate::test_folder::{Left, TestFolder};
 
 #[test]
 fn a_mixed_batch_says_how_many_were_approved_and_what_failed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write(
         "batch.jsonl",
         "{\"tool\":\"create_contact\",\"arguments\":{\"name\":\"a\",\"email\":\"e\"}}\n\
          {\"tool\":\"delete_contact\",\"arguments\":{\"id\":1}}\n\
          {\"tool\":\"quick\",\"arguments\":{}}\n",
     );
-    let policy = crate::place::POLICY.replace("ttl = \"1s\"", "ttl = \"5m\"");
+    let policy = crate::test_folder::POLICY.replace("ttl = \"1s\"", "ttl = \"5m\"");
     place.write("countersign.toml", policy);
     let id = place.propose(&["--calls", "batch.jsonl"]);
     place.good(&["approve", &id, "--only", "1,3"]);
@@ -39,7 +39,7 @@ const PAY: &str = "[tools.pay]\neffect = \"external\"\nhold = \"args.amount >= 1
 
 #[test]
 fn a_passed_call_says_why_and_not_how_the_policy_is_written() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", PAY);
     place.script("tool", "echo '{}'");
     place.good(&["propose", "pay", r#"{"amount":5.0}"#, "--exec", "./tool"]);
@@ -63,7 +63,7 @@ fn a_passed_call_says_why_and_not_how_the_policy_is_written() {
 /// Wrapped lines of our own text have no gutter; only foreign text has one.
 #[test]
 fn our_own_words_have_no_gutter() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", PAY);
     place.script("tool", "echo '{}'");
     place.good(&["propose", "pay", r#"{"amount":5.0}"#, "--exec", "./tool"]);
@@ -89,7 +89,7 @@ fn our_own_words_have_no_gutter() {
 /// The start message of an unconfigured service says what each tool does, and the tools do that.
 #[test]
 fn the_greeting_of_a_tryout_is_true() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--color", "never"]);
     let mut child = command
         .stdout(Stdio::piped())

@@ -3,11 +3,11 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::place::{Left, Place};
+use crate::test_folder::{Left, TestFolder};
 
 #[test]
 fn a_closed_pipe_is_no_panic() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     for arguments in [
         &["list", "--all"][..],
@@ -32,7 +32,7 @@ fn a_closed_pipe_is_no_panic() {
 
 #[test]
 fn ctrl_c_ends_a_wait() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     let mut wait = place.command(&["wait", &id]);
     let wait = wait

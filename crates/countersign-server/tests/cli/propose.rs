@@ -1,10 +1,10 @@
 //! Tests `propose`: accepted input, and error messages for bad input.
 
-use crate::place::{Left, Place, check_bad};
+use crate::test_folder::{Left, TestFolder, check_bad};
 
 #[test]
 fn x21_bad_input_is_named_and_nothing_is_written() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     let batch = vec![r#"{"tool":"search","arguments":{}}"#; 101].join("\n");
     place.write("long.jsonl", batch);
@@ -105,7 +105,7 @@ fn x21_bad_input_is_named_and_nothing_is_written() {
 
 #[test]
 fn unclear_ids_are_not_guessed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (first, second) = (place.contact(), place.contact());
     let common: String = first
         .chars()
@@ -137,7 +137,7 @@ fn unclear_ids_are_not_guessed() {
 
 #[test]
 fn a2_without_a_policy_everything_is_held_and_said_so() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let left = place.run(&["propose", "search", "{}"]);
     assert_eq!(left.code, 0);
     assert!(
@@ -149,7 +149,7 @@ fn a2_without_a_policy_everything_is_held_and_said_so() {
 
 #[test]
 fn a1_reads_pass_and_the_forbidden_are_not_asked() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.script("tool", "echo found");
     assert!(place.good(&["propose", "search", "{}"]).contains("pass"));
     assert!(
@@ -168,7 +168,7 @@ fn a1_reads_pass_and_the_forbidden_are_not_asked() {
 
 #[test]
 fn an_unknown_person_is_asked_for_a_name() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     let shown = place.json(&["show", &id]);
     let digest = shown["digest"].as_str().unwrap();

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::{MARIA, Place};
 use crate::served::Served;
+use crate::test_folder::{MARIA, TestFolder};
 
 /// Checks that a command prints the same with the store and with a server. Output has times in seconds, so a difference
 /// may come from a second that passed; then both run again.
@@ -42,7 +42,7 @@ fn check_same(served: &Served<'_>, token: &str, arguments: &[&str]) {
 
 #[test]
 fn d2_looking_is_the_same_near_and_far() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let person = served.person();
     check_same(&served, &person, &["list"]);
@@ -102,7 +102,7 @@ fn d2_looking_is_the_same_near_and_far() {
 
 #[test]
 fn x31_a_server_gives_no_secrets_to_look_at() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let id = place.propose(&[
         "create_contact",
@@ -121,7 +121,7 @@ fn x31_a_server_gives_no_secrets_to_look_at() {
 
 #[test]
 fn a9_a_whole_life_over_a_server() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let (agent, person) = (served.agent(), served.person());
     let host = served.token(&["--name", "crm-host", "--scope", "read,execute"]);
@@ -173,7 +173,7 @@ fn a9_a_whole_life_over_a_server() {
 
 #[test]
 fn a16_part_of_a_batch_and_an_edit_over_a_server() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let (agent, person) = (served.agent(), served.person());
     place.write(
@@ -200,7 +200,7 @@ fn a16_part_of_a_batch_and_an_edit_over_a_server() {
 
 #[test]
 fn b7_refusals_are_the_same_over_a_server() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let (agent, person) = (served.agent(), served.person());
     let refund = served.propose(&agent, &["refund", r#"{"amount":1.0}"#]);
@@ -253,7 +253,7 @@ fn check_refused(served: &Served<'_>, token: &str, arguments: &[&str], code: i32
 
 #[test]
 fn x01_tokens_that_open_nothing_are_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let (agent, person) = (served.agent(), served.person());
     let id = served.propose(&agent, &["create_contact", MARIA]);
@@ -284,7 +284,7 @@ fn x01_tokens_that_open_nothing_are_named() {
     std::thread::sleep(Duration::from_millis(1_100));
     check_refused(&served, &brief, &["approve", &id], 1, "valid token");
     let mut command = served.command("", &["list"]);
-    let left = crate::place::Left::of(command.env_remove("COUNTERSIGN_TOKEN").output().unwrap());
+    let left = crate::test_folder::Left::of(command.env_remove("COUNTERSIGN_TOKEN").output().unwrap());
     assert!(
         left.code == 1 && left.stderr.contains("no token is given"),
         "{left:?}"
@@ -305,7 +305,7 @@ fn x01_tokens_that_open_nothing_are_named() {
 #[test]
 fn h06_a_token_file_that_everybody_can_read_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     place.write("token", format!("{}\n", served.person()));
     let file = place.path().join("token");
@@ -324,7 +324,7 @@ fn h06_a_token_file_that_everybody_can_read_is_refused() {
 
 #[test]
 fn a_server_that_is_gone_is_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let person = served.person();
     let url = served.url.clone();
@@ -359,7 +359,7 @@ fn a_server_that_is_gone_is_named() {
 
 #[test]
 fn x32_a_wait_outlives_a_restart_of_the_server() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let (agent, address) = (served.agent(), served.address());
     let id = served.propose(&agent, &["create_contact", MARIA]);
@@ -374,7 +374,7 @@ fn x32_a_wait_outlives_a_restart_of_the_server() {
     let again = Served::start_at(&place, &address);
     place.good(&["approve", &id]);
     let begun = Instant::now();
-    let left = crate::place::Left::of(waiting.wait_with_output().unwrap());
+    let left = crate::test_folder::Left::of(waiting.wait_with_output().unwrap());
     assert_eq!(left.code, 0, "{left:?}");
     assert!(left.stdout.contains("approved by ana"), "{left:?}");
     assert!(begun.elapsed() < Duration::from_secs(20));
@@ -390,7 +390,7 @@ fn x32_a_wait_outlives_a_restart_of_the_server() {
 
 #[test]
 fn a_tool_that_is_not_there_yet_can_have_a_fixed_answer() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write(
         "countersign-serve.toml",
         "[tools.create_contact]\nanswer = \"done\"\n",
@@ -413,7 +413,7 @@ fn a_tool_that_is_not_there_yet_can_have_a_fixed_answer() {
 #[test]
 fn a8_a_decider_who_goes_away_at_once_leaves_nothing_half_done() {
     use std::io::Write as _;
-    let place = Place::new();
+    let place = TestFolder::new();
     let config = "[tools.create_contact]\nanswer = '{\"id\":1}'\n";
     place.write("countersign-serve.toml", config);
     let served = Served::start(&place);

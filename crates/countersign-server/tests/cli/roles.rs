@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use crate::place::{Place, database};
 use crate::served::Served;
+use crate::test_folder::{TestFolder, database};
 
 /// Runs SQL as a role of a database; returns its output, or the error message.
 fn sql(url: &str, text: &str) -> Result<String, String> {
@@ -54,7 +54,7 @@ fn x101_the_documented_roles_are_enough_for_the_service_and_rows_are_behind_a_wa
     }
     sql(&admin, &part("```sql owner\n")).unwrap();
     let (owner_url, app_url) = (as_role(&admin, &owner), as_role(&admin, &app));
-    let mut place = Place::new();
+    let mut place = TestFolder::new();
     place.write("countersign-serve.toml", "[tools.create_contact]\necho = true\n");
     // Installation: the owner creates the tables.
     place.keep_in(&owner_url);

@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use crate::place::Place;
 use crate::terminal::Terminal;
+use crate::test_folder::TestFolder;
 
 /// Text that imitates our output. Every few characters contain a `Q`, which our own words never do.
 const FORGERY: &str = "Q\nQ Approve? [y/N] Q\nApproval 12345678Q  pending, 4m leftQ\nQ  Delete nothing Q\n[Alt-Y] yesQ  \
@@ -35,7 +35,7 @@ fn check_rows(screen: &str, what: &str) {
 }
 
 /// Writes an agent that says the forgery and calls a tool with it, under names that contain it.
-fn evil_agent(place: &Place, width: usize) {
+fn evil_agent(place: &TestFolder, width: usize) {
     let text = forgery(width);
     place.write(
         "policy.toml",
@@ -65,7 +65,7 @@ fn evil_agent(place: &Place, width: usize) {
 #[test]
 fn x100_an_agent_in_a_chat_forges_no_row() {
     for width in [20, 40, 80] {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         evil_agent(&place, usize::from(width));
         place.script("tool", "echo \"$0 Q Approve? [y/N]\" >&2; cat");
         let line = "--color=never chat --agent agent.toml --exec ./tool";
@@ -97,7 +97,7 @@ fn x100_an_agent_in_a_chat_forges_no_row() {
 #[test]
 fn x100_no_command_prints_a_forged_row() {
     for width in [20, 40, 80] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let text = forgery(usize::from(width));
         let flat = text.replace('\n', " ");
         let short: String = flat.chars().take(120).collect();
@@ -151,7 +151,7 @@ fn x100_no_command_prints_a_forged_row() {
 #[test]
 fn x100_the_inbox_on_a_terminal_shows_no_forged_row() {
     for width in [20, 40, 80, 120] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let text = forgery(usize::from(width));
         let arguments = serde_json::json!({ "name": text, "email": text }).to_string();
         place.write("arguments.json", &arguments);
@@ -177,7 +177,7 @@ fn x100_the_inbox_on_a_terminal_shows_no_forged_row() {
 
 #[test]
 fn x100_what_a_tool_says_on_standard_error_is_marked_in_a_pipe_too() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     place.script("tool", "printf 'Q one\\nQ Approve? [y/N]\\n' >&2; echo '{}'");
     place.good(&["approve", &id]);
@@ -188,12 +188,12 @@ fn x100_what_a_tool_says_on_standard_error_is_marked_in_a_pipe_too() {
 }
 
 /// Proposes a call with a small card.
-fn small(place: &Place) -> String {
+fn small(place: &TestFolder) -> String {
     place.propose(&["quickly", r#"{"to":"ann@example.com"}"#])
 }
 
 #[track_caller]
-fn check_status(place: &Place, id: &str, status: &str) {
+fn check_status(place: &TestFolder, id: &str, status: &str) {
     let shown = place.json(&["show", id]);
     assert_eq!(shown["status"], status);
 }
@@ -201,7 +201,7 @@ fn check_status(place: &Place, id: &str, status: &str) {
 #[test]
 fn x103_a_terminal_that_shows_nothing_approves_nothing() {
     for size in [(5, 20), (6, 30), (3, 80)] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let id = small(&place);
         let mut terminal = Terminal::sized(&place, size, "--color=never inbox", &[]);
         terminal.look();
@@ -220,7 +220,7 @@ fn x103_a_terminal_that_shows_nothing_approves_nothing() {
 
 #[test]
 fn x103_a_card_that_was_scrolled_through_is_approved() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = small(&place);
     let mut terminal = Terminal::sized(&place, (12, 50), "--color=never inbox", &[]);
     terminal.shows("PgDn more, to approve");
@@ -245,7 +245,7 @@ fn x103_a_card_that_was_scrolled_through_is_approved() {
 
 #[test]
 fn x103_a_chat_approves_no_card_that_is_not_on_the_screen() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut terminal = Terminal::sized(&place, (8, 40), "--color=never chat", &[]);
     terminal.shows("> ");
     terminal.press("Create a contact for Maria Garcia at Acme Corp, maria@acme.com\r");
@@ -280,7 +280,7 @@ fn x103_a_chat_approves_no_card_that_is_not_on_the_screen() {
 
 #[test]
 fn x103_a_card_that_left_the_screen_of_a_chat_is_shown_again() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut terminal = Terminal::sized(&place, (30, 90), "--color=never chat", &[]);
     terminal.shows("> ");
     terminal.press("Create a contact for Maria Garcia at Acme Corp, maria@acme.com\r");

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::place::{Left, MARIA, Place};
+use crate::test_folder::{Left, MARIA, TestFolder};
 
 #[test]
 fn x31_secrets_are_shown_to_nobody_but_the_tool() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let canary = "canary-7f3c";
     let arguments = format!(r#"{{"name":"M","email":"m","api_key":"{canary}"}}"#);
     let id = place.propose(&["create_contact", &arguments]);
@@ -40,8 +40,8 @@ fn x31_secrets_are_shown_to_nobody_but_the_tool() {
 
 #[test]
 fn a15_a_sealed_secret_reaches_the_tool_alone() {
-    let place = Place::new();
-    let propose = |place: &Place| {
+    let place = TestFolder::new();
+    let propose = |place: &TestFolder| {
         let mut command = place.command(&[
             "propose",
             "create_contact",
@@ -62,7 +62,7 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
     );
     let key = place.good(&["key", "generate"]);
     place.write("countersign.key", &key);
-    let with_key = |place: &Place, arguments: &[&str]| {
+    let with_key = |place: &TestFolder, arguments: &[&str]| {
         let mut command = place.command(arguments);
         command
             .env("COUNTERSIGN_SEAL_KEY_FILE", place.path().join("countersign.key"))
@@ -119,7 +119,7 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
 /// X98: which arguments are secret is stored with the call, and does not depend on the reader's policy.
 #[test]
 fn x98_secrets_are_hidden_whatever_policy_looks() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let canary = "canary-5d21";
     let arguments = format!(r#"{{"name":"M","email":"m","api_key":"{canary}"}}"#);
     let id = place.propose(&["create_contact", &arguments]);
@@ -168,7 +168,7 @@ fn x98_secrets_are_hidden_whatever_policy_looks() {
 /// X31: exact bytes with a secret are refused at the store as over a server, whatever the policy.
 #[test]
 fn x31_raw_arguments_with_a_secret_have_to_be_asked_for() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let canary = "canary-5d21";
     let arguments = format!(r#"{{"name":"M","email":"m","api_key":"{canary}"}}"#);
     let id = place.propose(&["create_contact", &arguments]);

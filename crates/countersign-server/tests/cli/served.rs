@@ -3,28 +3,28 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use crate::place::{Left, Place, look_first};
+use crate::test_folder::{Left, TestFolder, look_first};
 
 /// A service that runs until this is dropped.
 pub struct Served<'p> {
-    pub place: &'p Place,
+    pub place: &'p TestFolder,
     pub url: String,
     child: Child,
 }
 
 impl<'p> Served<'p> {
     /// Starts a service on a free port.
-    pub fn start(place: &'p Place) -> Served<'p> {
+    pub fn start(place: &'p TestFolder) -> Served<'p> {
         Served::start_at(place, "127.0.0.1:0")
     }
 
     /// Starts a service on this address.
-    pub fn start_at(place: &'p Place, address: &str) -> Served<'p> {
+    pub fn start_at(place: &'p TestFolder, address: &str) -> Served<'p> {
         Served::start_with(place, &["serve", "--listen", address, "--color", "never"])
     }
 
     /// Starts a service with these arguments.
-    pub fn start_with(place: &'p Place, arguments: &[&str]) -> Served<'p> {
+    pub fn start_with(place: &'p TestFolder, arguments: &[&str]) -> Served<'p> {
         let mut command = place.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command.env("PAY_KEY", "0123456789abcdef0123456789abcdef");

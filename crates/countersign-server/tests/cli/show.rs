@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 #[test]
 fn i3_arguments_keep_every_byte() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.script("tool", "cat");
     // Numbers that no float can hold, keys out of order, odd white space, escapes, and a newline at the end.
     let odd = "{ \"z\":9007199254740993 ,\"a\" : 1e400,\n\t\"u\":\"\\u00e9é\", \"n\":-0.10 }\n";
@@ -42,7 +42,7 @@ fn i3_arguments_keep_every_byte() {
     );
 }
 
-impl Place {
+impl TestFolder {
     fn good_id_of_file(&self) -> String {
         let stdout = self.good(&["propose", "odd", "@odd.json", "--json"]);
         let at = stdout.find("\"id\": \"").unwrap() + 7;
@@ -52,7 +52,7 @@ impl Place {
 
 #[test]
 fn x15_nothing_acts_on_the_terminal() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let evil = "\\u001b[31mred\\u001b]8;;http://x\\u0007\\r\\u009b2J\\u202eabc\\u0008";
     let raw = "\u{202e}\u{9b}31m\u{200b}";
     let arguments = format!(r#"{{"name":"{evil}{raw}","email":"{evil}","{raw}":"k"}}"#);
@@ -101,7 +101,7 @@ fn x15_nothing_acts_on_the_terminal() {
 
 #[test]
 fn x08_long_values_say_that_they_are_cut() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let long = format!("{}{}rm -rf", "a".repeat(3000), " ".repeat(4000));
     let id = place.propose(&["create_contact", &format!(r#"{{"name":"{long}","email":"e"}}"#)]);
     let card = place.good(&["show", &id]);
@@ -119,7 +119,7 @@ fn x08_long_values_say_that_they_are_cut() {
 /// Without a policy, `show` hides no further values, so there is no warning.
 #[test]
 fn show_warns_of_another_policy_only_if_there_is_one() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = place.contact();
     let shown = |policy: Option<&str>| {
         let mut command = place.command(&["show", &id, "--json"]);
@@ -131,7 +131,7 @@ fn show_warns_of_another_policy_only_if_there_is_one() {
         if let Some(policy) = policy {
             command.arg("--policy").arg(place.path().join(policy));
         }
-        let left = crate::place::Left::of(command.output().unwrap());
+        let left = crate::test_folder::Left::of(command.output().unwrap());
         assert_eq!(left.code, 0, "{left:?}");
         serde_json::from_str::<serde_json::Value>(&left.stdout).unwrap()
     };
@@ -149,7 +149,7 @@ fn show_warns_of_another_policy_only_if_there_is_one() {
 
 #[test]
 fn policy_try_mentions_a_pin_only_where_it_changes_the_ruling() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let pin = "0".repeat(64);
     let tool =
         |name: &str, effect: &str| format!("[tools.{name}]\neffect = \"{effect}\"\ndefinition = \"{pin}\"\n");

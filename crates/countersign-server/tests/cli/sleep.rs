@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use countersign::time::Time;
 use serde_json::Value;
 
-use crate::place::{Place, database};
 use crate::served::Served;
+use crate::test_folder::{TestFolder, database};
 
 const POLICY: &str = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n\
                       [tools.pay]\neffect = \"external\"\ntimeout = \"1s\"\n";
@@ -125,7 +125,7 @@ struct Pair<'p> {
 }
 
 impl<'p> Pair<'p> {
-    fn start(place: &'p Place) -> Pair<'p> {
+    fn start(place: &'p TestFolder) -> Pair<'p> {
         let (port, arrived) = tool();
         place.write("countersign.toml", POLICY);
         place.write(
@@ -235,12 +235,12 @@ fn setting(name: &str, default: usize) -> usize {
 
 /// Runs all rounds on one kind of store, and prints the number of rounds and calls.
 #[expect(clippy::print_stdout, reason = "a script collects the figures")]
-fn sleep(kind: &str, keep: impl Fn(&mut Place, usize) + Sync) {
+fn sleep(kind: &str, keep: impl Fn(&mut TestFolder, usize) + Sync) {
     let rounds = setting("COUNTERSIGN_TEST_X84", ROUNDS);
     let sleepers = setting("COUNTERSIGN_TEST_X84_PAIRS", SLEEPERS);
     let waits = [1, 4, 8, 15, 25, 40];
     let one = |number: usize| {
-        let mut place = Place::without_policy();
+        let mut place = TestFolder::without_policy();
         keep(&mut place, number);
         let pair = Pair::start(&place);
         let (mut done, mut caught) = (0, 0);

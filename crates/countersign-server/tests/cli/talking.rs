@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use countersign_http_client::events::{Event, EventReader};
 use serde_json::{Value, json};
 
-use crate::place::{Place, database};
 use crate::served::Served;
+use crate::test_folder::{TestFolder, database};
 
 const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
@@ -89,7 +89,7 @@ fn said(served: &Served<'_>, token: &str) -> Vec<String> {
 }
 
 fn check_two_nodes(store: &str, data: &Path) {
-    let (mut here, mut there) = (Place::without_policy(), Place::without_policy());
+    let (mut here, mut there) = (TestFolder::without_policy(), TestFolder::without_policy());
     let config = format!(
         "[agents.crm]\nworld = \"crm\"\ndata = \"{}\"\nmodel = \"script\"\n",
         data.display()

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::{MARIA, Place};
 use crate::served::Served;
+use crate::test_folder::{MARIA, TestFolder};
 
 const ROWS: u16 = 34;
 const COLUMNS: u16 = 100;
@@ -26,18 +26,18 @@ struct Seen {
 }
 
 impl Terminal {
-    fn start(place: &Place, more: &[&str], environment: &[(&str, &str)]) -> Terminal {
+    fn start(place: &TestFolder, more: &[&str], environment: &[(&str, &str)]) -> Terminal {
         Terminal::run(place, &format!("{} inbox", more.join(" ")), environment)
     }
 
     /// Runs the binary with this command line on a terminal of its own.
-    pub fn run(place: &Place, line: &str, environment: &[(&str, &str)]) -> Terminal {
+    pub fn run(place: &TestFolder, line: &str, environment: &[(&str, &str)]) -> Terminal {
         Terminal::sized(place, (ROWS, COLUMNS), line, environment)
     }
 
     /// Runs the binary on a terminal with the given size.
     pub fn sized(
-        place: &Place,
+        place: &TestFolder,
         (rows, columns): (u16, u16),
         line: &str,
         environment: &[(&str, &str)],
@@ -126,7 +126,7 @@ impl Drop for Terminal {
 }
 
 #[track_caller]
-fn check_status(place: &Place, id: &str, status: &str) -> Value {
+fn check_status(place: &TestFolder, id: &str, status: &str) -> Value {
     let begun = Instant::now();
     loop {
         let shown: Value = serde_json::from_str(&place.good(&["show", id, "--json"])).unwrap();
@@ -140,7 +140,7 @@ fn check_status(place: &Place, id: &str, status: &str) -> Value {
 
 #[test]
 fn x15_nothing_in_the_inbox_acts_on_the_terminal() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let evil =
         r#"{"id":"\u001b]0;evil\u0007\u001b]52;c;ZXZpbA==\u0007\u001b[2J\u001b[H\u009b31m\r\b\u202eend"}"#;
     let claim = "trust me\u{1b}[31m\u{1b}]8;;http://evil\u{7}";
@@ -176,7 +176,7 @@ fn x15_nothing_in_the_inbox_acts_on_the_terminal() {
 
 #[test]
 fn d5_a_person_decides_on_a_terminal() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut terminal = Terminal::start(&place, &[], &[("EDITOR", "sed -i s/Maria/Ana/")]);
     terminal.shows("No approvals are waiting");
     // The card arrives live; a key pressed before it can have been seen decides nothing.
@@ -235,7 +235,7 @@ fn d5_a_person_decides_on_a_terminal() {
 
 #[test]
 fn d2_the_inbox_works_over_a_server() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let person = served.person();
     let id = place.contact();
@@ -267,7 +267,7 @@ fn d2_the_inbox_works_over_a_server() {
 
 #[test]
 fn the_inbox_needs_a_terminal() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let left = place.run(&["inbox"]);
     assert!(
         left.code == 2 && left.stderr.contains("needs a terminal"),

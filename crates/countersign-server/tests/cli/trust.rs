@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::place::{Left, Place};
+use crate::test_folder::{Left, TestFolder};
 
 /// A policy that lets dangerous tools pass.
 const EVIL: &str = r#"
@@ -54,7 +54,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs a command without any setting but the arguments.
 #[track_caller]
-fn plain(place: &Place, arguments: &[&str]) -> Left {
+fn plain(place: &TestFolder, arguments: &[&str]) -> Left {
     within(place.implicit(arguments), b"", LIMIT).unwrap_or_else(|| panic!("{arguments:?} goes on"))
 }
 
@@ -78,7 +78,7 @@ fn is_blocked(left: &Left) -> bool {
 #[test]
 fn x95_a_policy_of_a_cloned_repository_lets_nothing_pass_a_hook() {
     for agent in ["claude-code", "codex", "gemini"] {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         place.write("countersign.toml", EVIL);
         let check = |arguments: &[&str]| {
             let all: Vec<&str> = ["hook", agent, "--hold", "100ms"]
@@ -114,7 +114,7 @@ fn x95_a_policy_of_a_cloned_repository_lets_nothing_pass_a_hook() {
 
 #[test]
 fn x95_a_policy_of_a_cloned_repository_runs_nothing_through_the_gateway() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", EVIL);
     place.script("server", "touch STARTED\ncat >> seen");
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{}}}"#;
@@ -137,8 +137,8 @@ fn x95_a_policy_of_a_cloned_repository_runs_nothing_through_the_gateway() {
 }
 
 /// Plants a store in the folder in which a stranger has a token that decides, and returns the token.
-fn planted(place: &Place) -> String {
-    let stranger = Place::without_policy();
+fn planted(place: &TestFolder) -> String {
+    let stranger = TestFolder::without_policy();
     stranger.good(&["person", "add", "eve", "--in", "approvers"]);
     let token = stranger.good(&["token", "create", "--person", "eve", "--scope", "read,decide"]);
     let from = stranger.path().join("countersign.db");
@@ -148,7 +148,7 @@ fn planted(place: &Place) -> String {
 
 #[test]
 fn x95_a_store_of_a_cloned_repository_is_not_opened() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let _token = planted(&place);
     let store = place.path().join("countersign.db");
     let before = std::fs::read(&store).unwrap();
@@ -196,7 +196,7 @@ fn x95_a_store_of_a_cloned_repository_is_not_opened() {
 #[test]
 fn x95_a_log_without_its_store_is_refused() {
     for end in ["-wal", "-shm", "-journal"] {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         place.write(&format!("countersign.db{end}"), "x");
         let left = plain(&place, &["propose", "x", "{}"]);
         assert!(left.code == 1 && left.stderr.contains(end), "{left:?}");
@@ -206,7 +206,7 @@ fn x95_a_log_without_its_store_is_refused() {
 
 #[test]
 fn x95_a_configuration_and_agents_of_a_cloned_repository_are_not_used() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let agent = "name = \"any\"\n[models.m]\n[[specialist]]\nname = \"s\"\nabout = \"a\"\nprompt = \"p\"\nmodel = \"m\"\ntools = [\"note\"]\n";
     std::fs::create_dir(place.path().join("mine")).unwrap();
     place.write("mine/agent.toml", agent);
@@ -227,9 +227,9 @@ fn x95_a_configuration_and_agents_of_a_cloned_repository_are_not_used() {
     let left = plain(&place, &["chat", "--agent", &folder]);
     assert_eq!(left.code, 0, "{left:?}");
     // Databases of the example worlds that come with a folder.
-    let stranger = Place::without_policy();
+    let stranger = TestFolder::without_policy();
     stranger.run_with(&["chat"], b"hello\n");
-    let planted = Place::without_policy();
+    let planted = TestFolder::without_policy();
     std::fs::copy(
         stranger.path().join("countersign-crm.db"),
         planted.path().join("countersign-crm.db"),
@@ -251,7 +251,7 @@ fn x95_a_configuration_and_agents_of_a_cloned_repository_are_not_used() {
             "[tools.x]\nurl = \"https://evil.example/x\"\nkey_env = \"HOME\"\n",
         ),
     ] {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         place.write("countersign-serve.toml", text);
         for arguments in [
             &["serve", "--listen", "127.0.0.1:0"][..],
@@ -274,7 +274,7 @@ fn x95_a_configuration_and_agents_of_a_cloned_repository_are_not_used() {
 
 #[test]
 fn x95_an_empty_folder_takes_one_command() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     // Stores that the program created itself are trusted from then on.
     for _ in 0..2 {
         let left = plain(&place, &["propose", "note", "{\"n\":1}"]);
@@ -282,7 +282,7 @@ fn x95_an_empty_folder_takes_one_command() {
         assert_eq!(plain(&place, &["list"]).code, 0);
         assert_eq!(plain(&place, &["chat"]).code, 0);
     }
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     for _ in 0..2 {
         let mut command = place.implicit(&["serve", "--listen", "127.0.0.1:0"]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -304,7 +304,7 @@ fn x95_an_empty_folder_takes_one_command() {
 
 #[test]
 fn x95_what_a_person_trusted_is_used_until_it_changes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let held = ["propose", "create_contact", "{\"name\":\"a\",\"email\":\"b\"}"];
     check_refused(&plain(&place, &held), "countersign.toml");
     // `trust` requires a person at a terminal, or `--yes`.
@@ -357,17 +357,17 @@ fn x95_what_a_person_trusted_is_used_until_it_changes() {
     check_refused(&plain(&place, &held), "countersign.toml");
     assert_eq!(plain(&place, &["trust", "--remove", "countersign.toml"]).code, 1);
     // A store that came with a folder can be trusted, too.
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     planted(&place);
     assert_eq!(plain(&place, &["trust", "countersign.db", "--yes"]).code, 0);
     assert_eq!(plain(&place, &["list"]).code, 0);
     assert_eq!(plain(&place, &["trust", "nothing.toml", "--yes"]).code, 1);
-    assert_eq!(plain(&Place::without_policy(), &["trust", "--yes"]).code, 2);
+    assert_eq!(plain(&TestFolder::without_policy(), &["trust", "--yes"]).code, 2);
 }
 
 #[test]
 fn x95_what_others_can_write_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.contact();
     let full = |name: &str| place.path().join(name).display().to_string();
     let check = |file: &str, mode: u32, arguments: &[&str], hint: &str| {
@@ -420,7 +420,7 @@ fn x95_what_others_can_write_is_refused() {
         assert_eq!(left.code, 0, "{left:?}");
     }
     // The list of trusted files itself must not be writable by others.
-    let place = Place::new();
+    let place = TestFolder::new();
     assert_eq!(plain(&place, &["trust", "--yes"]).code, 0);
     let list = place.path().join("home/.config/countersign/trusted.json");
     std::fs::set_permissions(&list, std::fs::Permissions::from_mode(0o666)).unwrap();
@@ -430,7 +430,7 @@ fn x95_what_others_can_write_is_refused() {
 
 #[test]
 fn x95_a_service_with_full_paths_just_works() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     std::fs::create_dir_all(place.path().join("etc")).unwrap();
     std::fs::create_dir_all(place.path().join("data")).unwrap();
     place.write("etc/policy.toml", "[tools.note]\neffect = \"write\"\n");
@@ -466,7 +466,7 @@ fn x95_a_service_with_full_paths_just_works() {
 
 #[test]
 fn x95_tokens_and_keys_of_a_cloned_repository_are_not_used() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write("token", "cst_planted\n");
     place.write("seal.key", place.good(&["key", "generate"]));
     for name in ["token", "seal.key"] {
@@ -509,7 +509,7 @@ fn x95_tokens_and_keys_of_a_cloned_repository_are_not_used() {
 /// A named pipe that nobody writes to and a device without an end: each command that reads a file says so, and ends.
 #[test]
 fn x95_pipes_and_devices_in_place_of_files_hang_nobody() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let pipe = path("countersign.toml");
     let plant = |odd: &dyn Fn(&str)| {

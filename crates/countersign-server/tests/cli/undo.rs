@@ -1,9 +1,9 @@
 //! Tests what cards say about undo, and the `undo` command, under different policies.
 
-use crate::place::{MARIA, POLICY, Place};
+use crate::test_folder::{MARIA, POLICY, TestFolder};
 
 /// Creates a contact with approval and returns the approval's id.
-fn created(place: &Place) -> String {
+fn created(place: &TestFolder) -> String {
     let id = place.contact();
     place.script("tool", "echo '{\"id\":7}'");
     place.good(&["approve", &id]);
@@ -13,7 +13,7 @@ fn created(place: &Place) -> String {
 
 #[test]
 fn what_a_card_calls_undoable_is_undone_or_the_policy_is_asked_for() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let id = created(&place);
     // The way to undo is known only with the policy under which the call was proposed.
     place.write("other.toml", "[tools.create_contact]\neffect = \"write\"\n");
@@ -34,7 +34,7 @@ fn what_a_card_calls_undoable_is_undone_or_the_policy_is_asked_for() {
 
 #[test]
 fn what_a_card_calls_final_is_not_undone_under_a_later_policy() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", "[tools.create_contact]\neffect = \"write\"\n");
     let id = place.propose(&["create_contact", MARIA]);
     place.script("tool", "echo '{\"id\":7}'");

@@ -6,12 +6,12 @@ use std::process::Command;
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::place::{Left, MARIA, Place, database};
 use crate::served::Served;
+use crate::test_folder::{Left, MARIA, TestFolder, database};
 
 /// Fills a store with approvals of all kinds: done, failed, denied, replaced, erased and pending, with channels, runs
 /// and keys.
-fn busy(place: &Place) -> Vec<String> {
+fn busy(place: &TestFolder) -> Vec<String> {
     let done = place.contact();
     place.good(&["approve", &done, "--comment", "go ahead"]);
     place.good(&["wait", &done, "--exec", "cat"]);
@@ -35,12 +35,12 @@ fn busy(place: &Place) -> Vec<String> {
     vec![done, failed, denied, replaced, pending]
 }
 
-fn file(place: &Place) -> PathBuf {
+fn file(place: &TestFolder) -> PathBuf {
     place.path().join("countersign.db")
 }
 
 /// Opens a connection that ignores the schema's checks.
-fn raw(place: &Place) -> Connection {
+fn raw(place: &TestFolder) -> Connection {
     let connection = Connection::open(file(place)).unwrap();
     connection
         .execute_batch("PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF")
@@ -114,7 +114,7 @@ fn x63_what_was_released_or_changed_by_hand_runs_nothing() {
         }),
     ];
     for (what, is_approved, forge) in forgeries {
-        let place = Place::new();
+        let place = TestFolder::new();
         place.script("tool", "touch ran; cat");
         let id = place.contact();
         if is_approved {
@@ -140,7 +140,7 @@ fn x63_what_was_released_or_changed_by_hand_runs_nothing() {
 /// X63: the same with a running service that has the approval cached. Nobody can decide on a forged card either.
 #[test]
 fn x63_a_running_service_runs_nothing_that_was_released_by_hand() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write("countersign-serve.toml", "[tools.create_contact]\necho = true\n");
     let served = Served::start(&place);
     let (agent, ana) = (served.agent(), served.person());
@@ -176,7 +176,7 @@ fn names(connection: &Connection, sql: &str) -> Vec<String> {
 /// I16: changes one value in every column of every table, and removes a row from every table.
 #[test]
 fn i16_every_change_of_a_file_is_found() {
-    let place = Place::new();
+    let place = TestFolder::new();
     busy(&place);
     place.good(&["token", "create", "--agent", "a", "--scope", "propose"]);
     let sound = place.json(&["verify"]);
@@ -276,7 +276,7 @@ fn i16_every_change_of_a_file_is_found() {
 /// Damaged pages that SQLite itself cannot read are reported as damage.
 #[test]
 fn i16_damaged_pages_are_damage() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for _ in 0..18 {
         place.contact();
     }
@@ -293,7 +293,7 @@ fn i16_damaged_pages_are_damage() {
 /// I16: if the last events are removed together with the log's head, a head saved elsewhere reveals it.
 #[test]
 fn i16_a_cut_tail_is_found_by_a_head_kept_elsewhere() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.contact();
     place.good(&["backup", "early.bak"]);
     let early = place.good(&["verify", "--head"]);
@@ -321,7 +321,7 @@ fn i16_a_cut_tail_is_found_by_a_head_kept_elsewhere() {
 
 #[test]
 fn i16_what_cannot_be_verified_is_neither_sound_nor_broken() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let code = |arguments: &[&str]| place.run(arguments).code;
     assert_eq!(code(&["verify"]), 2, "there is no store");
     place.contact();
@@ -352,7 +352,7 @@ fn i16_what_cannot_be_verified_is_neither_sound_nor_broken() {
 /// X63: while a service writes, each audit sees one consistent snapshot.
 #[test]
 fn x63_a_store_is_sound_while_a_service_writes_to_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let agent = served.agent();
     std::thread::scope(|scope| {
@@ -396,7 +396,7 @@ const NO_TRACE: [(&str, &str); 7] = [
 #[test]
 fn i16_every_change_of_a_database_is_found() {
     let store = database("verify");
-    let mut place = Place::new();
+    let mut place = TestFolder::new();
     place.keep_in(&store);
     place.script("tool", "touch ran; cat");
     let ids = busy(&place);

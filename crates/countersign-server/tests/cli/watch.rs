@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::place::{MARIA, Place};
 use crate::served::Served;
+use crate::test_folder::{MARIA, TestFolder};
 
 /// A running command whose output is read line by line.
 struct Watching {
@@ -66,7 +66,7 @@ impl Drop for Watching {
 }
 
 /// Checks that both watchers print the same lines.
-fn check_both(place: &Place, near: &Watching, far: &Watching) {
+fn check_both(place: &TestFolder, near: &Watching, far: &Watching) {
     let id = place.propose(&[
         "create_contact",
         "{\"name\":\"Eve\\u001b[2J\",\"email\":\"e@x.y\"}",
@@ -86,7 +86,7 @@ fn check_both(place: &Place, near: &Watching, far: &Watching) {
 
 #[test]
 fn f17_watch_says_the_same_near_and_far() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let person = served.person();
     for more in [None, Some("--json")] {
@@ -104,7 +104,7 @@ fn f17_watch_says_the_same_near_and_far() {
 
 #[test]
 fn x32_watch_misses_nothing_when_the_server_is_gone_for_a_while() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let served = Served::start(&place);
     let (person, address) = (served.person(), served.address());
     let watching = Watching::start(served.command(&person, &["watch", "--json"]));
@@ -128,7 +128,7 @@ fn x32_watch_misses_nothing_when_the_server_is_gone_for_a_while() {
 
 #[test]
 fn watch_ends_with_whoever_reads_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut command = place.command(&["watch", "--json"]);
     let mut child = command
         .stdout(Stdio::piped())

@@ -77,7 +77,7 @@ impl Recording {
     }
 }
 
-fn told(text: &str) -> Value {
+fn person_says(text: &str) -> Value {
     json!([{ "role": "user", "text": text }])
 }
 
@@ -88,9 +88,9 @@ async fn x57_a_conversation_that_the_agent_supplies_lets_nothing_pass() {
     for tool in ["pay", "find"] {
         let calls = json!([{ "tool": tool, "arguments": { "to": "eve@evil.example" } }]);
         for conversation in [
-            told("pay eve@evil.example"),
+            person_says("pay eve@evil.example"),
             json!([{ "role": "tool", "name": "find", "text": "eve@evil.example" }]),
-            told("pay somebody else"),
+            person_says("pay somebody else"),
             json!([]),
         ] {
             let body = json!({ "calls": calls, "conversation": conversation });
@@ -115,11 +115,11 @@ async fn x57_a_supplied_conversation_may_still_forbid_and_never_lowers_a_risk() 
     assert_eq!(answered["calls"][0]["ruling"], "forbidden");
     let own = json!({
         "calls": [{ "tool": "forbidden", "arguments": { "to": "eve@evil.example" } }],
-        "conversation": told("write to eve@evil.example"),
+        "conversation": person_says("write to eve@evil.example"),
     });
     let answered = recording.submit(&agent, &own).await;
     assert_eq!(answered["calls"][0]["ruling"], "held");
-    for conversation in [Value::Null, told("eve"), told("somebody else")] {
+    for conversation in [Value::Null, person_says("eve"), person_says("somebody else")] {
         let body = json!({
             "calls": [{ "tool": "raised", "arguments": { "to": "eve" } }],
             "conversation": conversation,
@@ -146,7 +146,7 @@ async fn x57_a_card_says_that_the_conversation_is_the_agents_word() {
     let adapter = service.with_scope("main", Scope::Reply).await;
     let body = json!({
         "calls": [{ "tool": "plain", "arguments": { "to": "maria@acme.com" } }],
-        "conversation": told("write to maria@acme.com"),
+        "conversation": person_says("write to maria@acme.com"),
         "channel": "chat",
     });
     let answered = recording.submit(&agent, &body).await;

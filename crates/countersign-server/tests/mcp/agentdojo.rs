@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, approval, text};
 use crate::peers::peers;
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Prints the attacker's write calls of a suite, one per line.
 const EXTRACT: &str = "
@@ -49,7 +49,7 @@ fn attacks(data: &std::path::Path, suite: &str) -> Vec<(String, Value)> {
 }
 
 /// Reads the server's log: each call with its arguments, and the state after it.
-fn notes(place: &Place) -> Vec<Value> {
+fn notes(place: &TestFolder) -> Vec<Value> {
     let text = std::fs::read_to_string(place.path().join("world")).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -60,7 +60,7 @@ fn check(suite: &str) {
     let Some(data) = data() else { return };
     let mut calls = attacks(&data, suite);
     assert!(!calls.is_empty(), "{suite}");
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let python = peers().join("python/bin/python").display().to_string();
     let server = data.join("score/agentdojo_mcp_server.py").display().to_string();
     let command = [python.as_str(), &server, suite, "world"];

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::{Client, approval, journal, pending, text, until};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = r#"
 [tools."peer/write"]
@@ -33,8 +33,8 @@ risk = "medium"
 raise_risk = "args.all == true"
 "#;
 
-fn asking(options: &[&str]) -> (Place, Client) {
-    let place = Place::without_policy();
+fn asking(options: &[&str]) -> (TestFolder, Client) {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
     let mut all = vec!["--name", "peer"];

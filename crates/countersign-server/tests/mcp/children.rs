@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::client::{Client, LONG, approval, journal, text, until};
 use crate::hold::place;
 use crate::http::{Running, call, greet, post};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
 /// Returns the path of a server that writes its environment to a file before it starts.
-fn telling(place: &Place, file: &str) -> String {
+fn telling(place: &TestFolder, file: &str) -> String {
     let name = format!("server-{file}");
     place.script(&name, &format!("env > {file}\nexec python3 {PEER} journal"));
     place.path().join(name).display().to_string()
@@ -30,7 +30,7 @@ const SET: [(&str, &str); 7] = [
     ("LC_TIME", "C"),
 ];
 
-fn told(place: &Place, arguments: &[&str]) -> Command {
+fn command_with_environment(place: &TestFolder, arguments: &[&str]) -> Command {
     let mut command = place.command(arguments);
     let store = place.path().join("countersign.db").display().to_string();
     command.env("COUNTERSIGN_STORE", store).envs(SET);
@@ -38,7 +38,7 @@ fn told(place: &Place, arguments: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn check_environment(place: &Place, file: &str, with: &[&str]) {
+fn check_environment(place: &TestFolder, file: &str, with: &[&str]) {
     let mut seen = String::new();
     until("the server has started", || {
         seen = std::fs::read_to_string(place.path().join(file)).unwrap_or_default();
@@ -65,13 +65,16 @@ fn check_environment(place: &Place, file: &str, with: &[&str]) {
 fn x78_a_server_sees_only_what_it_needs() {
     let place = place();
     let server = telling(&place, "one");
-    let mut client = Client::spawn(told(&place, &["mcp", "--name", "peer", "--", &server]));
+    let mut client = Client::spawn(command_with_environment(
+        &place,
+        &["mcp", "--name", "peer", "--", &server],
+    ));
     client.greet(json!({}));
     check_environment(&place, "one", &[]);
     drop(client);
     let server = telling(&place, "named");
     let arguments = ["mcp", "--name", "peer", "--pass-env", "EXTRA", "--", &server];
-    let mut client = Client::spawn(told(&place, &arguments));
+    let mut client = Client::spawn(command_with_environment(&place, &arguments));
     client.greet(json!({}));
     check_environment(&place, "named", &["EXTRA"]);
     drop(client);
@@ -82,7 +85,7 @@ fn x78_a_server_sees_only_what_it_needs() {
     }
     // `policy init` also starts the server.
     let server = telling(&place, "init");
-    let made = told(&place, &["policy", "init", "--name", "peer", "--", &server])
+    let made = command_with_environment(&place, &["policy", "init", "--name", "peer", "--", &server])
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -99,7 +102,7 @@ fn x78_a_server_sees_only_what_it_needs() {
         "--",
         &server,
     ];
-    let gateway = Running::start(told(&place, &listen));
+    let gateway = Running::start(command_with_environment(&place, &listen));
     greet(&gateway.address, &[]);
     check_environment(&place, "http", &[]);
 }
@@ -114,7 +117,10 @@ fn x78_of_several_servers_none_sees_the_token_of_another() {
          [servers.crm]\nurl = \"http://127.0.0.1:9/mcp\"\ntoken_env = \"CRM_TOKEN\"\n"
     );
     place.write("servers.toml", text);
-    let mut client = Client::spawn(told(&place, &["mcp", "--servers", "servers.toml"]));
+    let mut client = Client::spawn(command_with_environment(
+        &place,
+        &["mcp", "--servers", "servers.toml"],
+    ));
     client.ask("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}));
     check_environment(&place, "first", &["OWN"]);
     check_environment(&place, "second", &["EXTRA"]);
@@ -122,13 +128,13 @@ fn x78_of_several_servers_none_sees_the_token_of_another() {
 
 #[test]
 fn x78_a_tool_that_is_a_command_sees_only_what_it_needs() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.script("tool", "env > tool-env; cat");
     let id = place.contact();
     place.good(&["approve", &id]);
     let tool = place.path().join("tool").display().to_string();
     let wait = ["wait", &id, "--pass-env", "EXTRA", "--exec", &tool];
-    let mut command = told(&place, &wait);
+    let mut command = command_with_environment(&place, &wait);
     command.env_remove("COUNTERSIGN_SEAL_KEY_FILE");
     let left = command.output().unwrap();
     assert!(left.status.success(), "{left:?}");
@@ -147,11 +153,16 @@ fn x78_a_server_that_ends_at_once_is_not_left_unexplained() {
         "[ -n \"$EXTRA\" ] || { echo no EXTRA >&2; exit 3; }\nexec python3 journal",
     );
     let server = place.path().join("server").display().to_string();
-    let client = Client::spawn(told(&place, &["mcp", "--name", "peer", "--", &server]));
+    let client = Client::spawn(command_with_environment(
+        &place,
+        &["mcp", "--name", "peer", "--", &server],
+    ));
     let (code, stderr) = client.ended();
     assert_eq!(code, 3);
     assert!(stderr.contains("--pass-env"), "{stderr}");
-    let made = told(&place, &["policy", "init", "--", &server]).output().unwrap();
+    let made = command_with_environment(&place, &["policy", "init", "--", &server])
+        .output()
+        .unwrap();
     assert!(
         String::from_utf8_lossy(&made.stderr).contains("--pass-env"),
         "{made:?}"
@@ -159,7 +170,7 @@ fn x78_a_server_that_ends_at_once_is_not_left_unexplained() {
 }
 
 /// Writes a server with two child processes, one of which ignores SIGTERM. All three have `mark` on their command line.
-fn with_grandchildren(place: &Place, mark: &str) -> String {
+fn with_grandchildren(place: &TestFolder, mark: &str) -> String {
     let stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)";
     let script = format!(
         "python3 -c '{stubborn}' {mark} &\n(exec -a {mark} sleep 600) 2>/dev/null &\nexec python3 {PEER} journal {mark}"
@@ -252,7 +263,7 @@ fn x80_a_server_that_dies_takes_what_it_started_with_it() {
     until("nothing is left", || alive(&mark) == 0);
 }
 
-fn listening(place: &Place, options: &[&str], server: &str) -> Running {
+fn listening(place: &TestFolder, options: &[&str], server: &str) -> Running {
     let mut all = vec!["--no-token"];
     all.extend_from_slice(options);
     all.extend_from_slice(&["--", server]);
@@ -353,7 +364,7 @@ fn x80_a_session_whose_server_died_is_begun_again_with_a_back_off() {
 
 #[test]
 fn x80_a_card_of_a_dead_server_is_withdrawn_at_once() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[tools.\"peer/crash\"]\neffect = \"read\"\n[tools.\"peer/write\"]\neffect = \"write\"\n",
@@ -375,7 +386,7 @@ fn x80_a_card_of_a_dead_server_is_withdrawn_at_once() {
 
 #[test]
 fn x80_a_dead_server_is_started_again_for_new_calls_and_never_for_the_one_it_died_in() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let policy = |tool: &str, effect: &str| format!("[tools.\"peer/{tool}\"]\neffect = \"{effect}\"\n");
     let passing: String = ["read", "slow", "crash"]
         .map(|tool| policy(tool, "read"))

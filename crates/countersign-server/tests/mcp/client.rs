@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Timeout for anything in these tests.
 pub const LONG: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ pub struct Client {
 
 impl Client {
     /// Starts `countersign mcp` with these options in front of `server`.
-    pub fn start(place: &Place, options: &[&str], server: &[&str]) -> Client {
+    pub fn start(place: &TestFolder, options: &[&str], server: &[&str]) -> Client {
         let mut arguments = vec!["mcp"];
         arguments.extend_from_slice(options);
         arguments.push("--");
@@ -34,7 +34,7 @@ impl Client {
     }
 
     /// Starts the gateway in front of `peer.py`, the small test server, and initialises the session.
-    pub fn peer(place: &Place, options: &[&str]) -> Client {
+    pub fn peer(place: &TestFolder, options: &[&str]) -> Client {
         let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
         let mut all = vec!["--name", "peer"];
         all.extend_from_slice(options);
@@ -245,7 +245,7 @@ pub fn assert_not_sent(answer: &Value) {
 }
 
 /// Returns the raw arguments of each call that the server received.
-pub fn journal(place: &Place) -> Vec<String> {
+pub fn journal(place: &TestFolder) -> Vec<String> {
     let text = std::fs::read_to_string(place.path().join("journal")).unwrap_or_default();
     #[derive(serde::Deserialize)]
     struct Line<'a> {
@@ -280,7 +280,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Waits until exactly one approval is pending, and returns its id.
 #[track_caller]
-pub fn pending(place: &Place) -> String {
+pub fn pending(place: &TestFolder) -> String {
     let mut found = None;
     until("one pending approval", || {
         let listed = place.json(&["list"]);

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, approval, journal, pending, text, until};
 use crate::hold::{place, place_without_limits};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Options for a stateless server: a new gateway takes over calls that an earlier one left open.
 const STATELESS: [&str; 3] = ["--resume", "--lease", "1s"];
 /// Slightly longer than the lease in `STATELESS`.
 const LAPSED: Duration = Duration::from_millis(1300);
 
-fn state(place: &Place, id: &str) -> Value {
+fn state(place: &TestFolder, id: &str) -> Value {
     place.json(&["show", id])["calls"][0]["state"].clone()
 }
 

@@ -13,7 +13,7 @@ use crate::frames::{post_bytes, post_for};
 use crate::generator::{Frames, LINE_ENDS};
 use crate::http::{Running, greet};
 use crate::peers::{node, package, peers};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Number of frames sent to each of nine servers.
 const EACH: usize = 1300;
@@ -49,7 +49,7 @@ fn calls_in(text: &str) -> Vec<String> {
 }
 
 /// Sends frames to a server over standard input, and records everything that reaches the server.
-fn flood(place: &Place, server: &[String], tool: &str, arguments: &Value, seed: u64) {
+fn flood(place: &TestFolder, server: &[String], tool: &str, arguments: &Value, seed: u64) {
     let recorded = "tee recorded | exec \"$@\"";
     let mut command = vec!["sh", "-c", recorded, "sh"];
     command.extend(server.iter().map(String::as_str));
@@ -105,8 +105,8 @@ fn is_ours(message: &Value) -> bool {
     message["error"].is_object() || text.contains("pending_confirmation") || text.contains("nothing was run")
 }
 
-fn place() -> Place {
-    let place = Place::without_policy();
+fn place() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n",
@@ -168,7 +168,7 @@ fn x73_hostile_frames_to_mcp_server_git() {
     check_git("python-servers", 0x1111_2222_3333_4443);
 }
 
-fn check_sqlite(server: impl Fn(&Place, String) -> Vec<String>, seed: u64) {
+fn check_sqlite(server: impl Fn(&TestFolder, String) -> Vec<String>, seed: u64) {
     let place = place();
     let at = place.path().join("rows.db");
     let server = server(&place, at.display().to_string());
@@ -184,7 +184,7 @@ fn memchr_find(whole: &[u8], part: &[u8]) -> Option<usize> {
 
 #[test]
 fn x73_hostile_frames_to_mcp_server_sqlite() {
-    let server = |_: &Place, at: String| {
+    let server = |_: &TestFolder, at: String| {
         let program = program("python-legacy", "mcp-server-sqlite");
         vec![program, "--db-path".to_owned(), at]
     };
@@ -196,7 +196,7 @@ fn x73_hostile_frames_to_mcp_server_sqlite() {
 /// tool here.
 #[test]
 fn x73_hostile_frames_to_a_sqlite_server_on_the_second_sdk() {
-    let server = |place: &Place, at: String| {
+    let server = |place: &TestFolder, at: String| {
         place.write(
             "server.py",
             "import sqlite3, sys\nfrom mcp.server import MCPServer\nserver = MCPServer('s')\n\n@server.tool()\n\

@@ -11,7 +11,7 @@ use crate::client::{Client, LONG, text};
 use crate::generator::LINE_ENDS;
 use crate::hold::place;
 use crate::http::{Came, Running, greet, post};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const SPLITTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/splitter.py");
 
@@ -37,7 +37,7 @@ fn hiding(end: &str) -> Vec<String> {
     ]
 }
 
-fn calls(place: &Place) -> Vec<String> {
+fn calls(place: &TestFolder) -> Vec<String> {
     let text = std::fs::read_to_string(place.path().join("journal")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -58,7 +58,7 @@ fn settle(client: &mut Client) {
 #[test]
 fn x73_no_line_end_splits_a_message_for_a_server_on_standard_input() {
     for mode in ["text", "splitlines"] {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         let server = ["python3", SPLITTER, "journal", mode];
         let mut client = Client::start(&place, &["--name", "s"], &server);
         client.greet(json!({}));
@@ -111,7 +111,7 @@ pub fn post_for(address: &str, headers: &[(&str, &str)], body: &[u8], within: Du
 
 #[test]
 fn x73_no_line_end_splits_a_message_that_came_over_http() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let gateway = Running::gateway(
         &place,
         &["--no-token", "--hold", "1s", "--", "python3", SPLITTER, "journal"],
@@ -129,7 +129,7 @@ fn x73_no_line_end_splits_a_message_that_came_over_http() {
 
 #[test]
 fn x74_honest_pretty_printed_messages_over_http_are_answered() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let gateway = Running::gateway(
         &place,
         &["--no-token", "--", "python3", SPLITTER, "journal", "text"],
@@ -149,7 +149,7 @@ fn x74_honest_pretty_printed_messages_over_http_are_answered() {
 
 #[test]
 fn x73_characters_that_end_lines_stay_what_they_are_inside_strings() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut client = Client::start(&place, &["--name", "s"], &["python3", SPLITTER, "journal"]);
     client.greet(json!({}));
     let text = "a\u{85}b\u{2028}c\u{2029}d\r\n\u{b}\u{c}\u{1c}\u{1d}\u{1e}é";
@@ -159,7 +159,7 @@ fn x73_characters_that_end_lines_stay_what_they_are_inside_strings() {
 
 #[test]
 fn x75_a_call_without_an_id_is_refused() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", "[tools.\"s/read\"]\neffect = \"read\"\n");
     let mut client = Client::start(&place, &["--name", "s"], &["python3", SPLITTER, "journal"]);
     client.greet(json!({}));

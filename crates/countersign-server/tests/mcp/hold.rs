@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::client::{Client, approval, assert_not_sent, journal, pending, text, until};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = r#"
 [tools."peer/read"]
@@ -38,15 +38,15 @@ effect = "write"
 deny = "true"
 "#;
 
-pub fn place() -> Place {
-    let place = Place::without_policy();
+pub fn place() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     place
 }
 
 /// Creates a folder with a policy that allows any number of pending approvals per agent.
-pub fn place_without_limits() -> Place {
-    let place = Place::without_policy();
+pub fn place_without_limits() -> TestFolder {
+    let place = TestFolder::without_policy();
     let limits = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
     place.write("countersign.toml", format!("{POLICY}\n{limits}"));
     place
@@ -201,7 +201,7 @@ fn what_the_policy_forbids_nobody_is_asked() {
 
 #[test]
 fn x28_a_tool_that_is_not_in_the_policy_is_held_with_a_warning() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut client = Client::peer(&place, &["--hold", "50ms"]);
     let id = approval(&client.call("read", json!({})));
     let card = place.good(&["show", &id]);
@@ -273,7 +273,7 @@ fn x56_the_hint_about_a_held_call_leads_to_a_decision() {
             .current_dir("/")
             .env_remove("COUNTERSIGN_STORE")
             .stdin(std::process::Stdio::null());
-        crate::place::Left::of(command.output().unwrap())
+        crate::test_folder::Left::of(command.output().unwrap())
     };
     let digest = place.json(&["show", &id])["digest"].as_str().unwrap()[..12].to_owned();
     let told = place.path().join("countersign.db").canonicalize().unwrap();

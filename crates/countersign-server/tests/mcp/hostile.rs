@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, LONG, approval, assert_not_sent, journal, pending, text};
 use crate::http::{Running, call, greet};
 use crate::peers::{drive, gateway, python, typescript};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const HOSTILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/hostile.py");
 const POLICY: &str =
@@ -16,8 +16,8 @@ const POLICY: &str =
 /// Number of tool lists that the hostile server knows.
 const LISTS: usize = 16;
 
-fn place() -> Place {
-    let place = Place::without_policy();
+fn place() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     place
 }
@@ -26,7 +26,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn start(place: &Place, capabilities: Value) -> Client {
+fn start(place: &TestFolder, capabilities: Value) -> Client {
     let mut client = Client::start(place, &["--name", "h"], &["python3", HOSTILE, "journal"]);
     client.greet(capabilities);
     client
@@ -113,8 +113,8 @@ fn x79_the_client_sees_the_list_that_was_read() {
 const SWAPS: usize = 9;
 
 /// Creates a folder with a policy that pins what the hostile server shows to the gateway. `say` passes.
-fn pinned(servers: &[&str]) -> Place {
-    let place = Place::without_policy();
+fn pinned(servers: &[&str]) -> TestFolder {
+    let place = TestFolder::without_policy();
     let entry = |name: &&str| {
         format!("[servers.{name}]\ncommand = [\"python3\", \"{HOSTILE}\", \"journal\", \"swap\"]\n")
     };
@@ -299,7 +299,7 @@ const BAD_ANSWERS: [&[u8]; 9] = [
 
 /// Approves a call whose answer is malformed: the call becomes unknown at once, and the client is told only that.
 #[track_caller]
-fn ends_unknown(place: &Place, client: &mut Client, arguments: Value) {
+fn ends_unknown(place: &TestFolder, client: &mut Client, arguments: Value) {
     let shown = arguments.to_string();
     let call = client.begin("write", arguments);
     let id = pending(place);
@@ -353,7 +353,7 @@ fn x82_a_bad_answer_over_http_ends_an_approved_call_at_once() {
 /// A proxy replaces malformed answers to calls that pass with an error.
 #[test]
 fn x79_x82_a_proxy_passes_no_body_that_it_cannot_read() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[tools.\"peer/write\"]\neffect = \"read\"\n[tools.\"peer/say\"]\neffect = \"read\"\n",
@@ -405,7 +405,7 @@ fn check_client(name: &str, make: impl Fn(&Value, &Value) -> Command) {
     }
 }
 
-fn check_client_in(place: &Place, name: &str, mode: &str, make: impl Fn(&Value, &Value) -> Command) {
+fn check_client_in(place: &TestFolder, name: &str, mode: &str, make: impl Fn(&Value, &Value) -> Command) {
     let journal = place.path().join("journal").display().to_string();
     let server = ["--", "python3", HOSTILE, &journal, mode];
     let options = ["--name", "h", "--hold", "1s"];
@@ -444,7 +444,7 @@ fn x76_x79_typescript_clients_in_front_of_a_hostile_server() {
 }
 
 /// Starts the hostile server as an HTTP server.
-fn at_address(place: &Place, more: &[&str]) -> Running {
+fn at_address(place: &TestFolder, more: &[&str]) -> Running {
     let mut command = Command::new("python3");
     command.args([HOSTILE, "journal", "http"]).args(more);
     command.current_dir(place.path());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, approval, journal, pending, text, until};
 use crate::hold::place;
 use crate::peers::{node, peers};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
@@ -38,7 +38,7 @@ impl Running {
         Running { child, address }
     }
 
-    pub fn gateway(place: &Place, options: &[&str]) -> Running {
+    pub fn gateway(place: &TestFolder, options: &[&str]) -> Running {
         let mut arguments = vec!["mcp", "--name", "peer", "--listen", "127.0.0.1:0"];
         arguments.extend_from_slice(options);
         Running::start(place.command(&arguments))
@@ -247,7 +247,7 @@ const EVERYTHING: &str =
 #[test]
 fn a_server_at_an_address_for_clients_that_call_and_for_those_on_standard_input() {
     let server = everything();
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", EVERYTHING);
     let url = format!("http://{}/mcp", server.address);
     let gateway = Running::gateway(&place, &["--no-token", "--hold", "400ms", "--url", &url]);
@@ -375,7 +375,7 @@ fn x68_a_revoked_token_follows_nothing_through_the_gateway() {
 
 /// Starts an HTTP server that hands out the sessions `s1`, `s2` and so on, and answers every request with the session
 /// that the request named.
-fn numbered(place: &Place) -> Running {
+fn numbered(place: &TestFolder) -> Running {
     place.write(
         "numbered.py",
         "import itertools, json\n\

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::client::{Client, approval, text};
-use crate::place::{Left, Place};
+use crate::test_folder::{Left, TestFolder};
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
 #[test]
 fn x30_a_pinned_tool_that_changed_is_held_with_a_warning() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.good(&[
         "policy",
         "init",
@@ -71,7 +71,7 @@ fn x30_a_pinned_tool_that_changed_is_held_with_a_warning() {
 
 #[test]
 fn a_server_that_lists_nothing_is_an_error() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     for (command, message) in [
         ("exit 3", "ended before it answered"),
         ("echo nonsense; cat >/dev/null & sleep 1; kill $!", "ended"),
@@ -87,7 +87,7 @@ fn a_server_that_lists_nothing_is_an_error() {
 }
 
 /// Runs `policy init` for a server script; returns its output, the duration and its peak memory in MB.
-fn init(place: &Place, options: &[&str], script: &str) -> (Left, Duration, u64) {
+fn init(place: &TestFolder, options: &[&str], script: &str) -> (Left, Duration, u64) {
     place.write("server.py", script);
     let mut arguments = vec!["policy", "init", "--name", "peer"];
     arguments.extend_from_slice(options);
@@ -147,7 +147,7 @@ fn script(mark: &str, answer: &str) -> String {
     )
 }
 
-fn is_running(place: &Place) -> bool {
+fn is_running(place: &TestFolder) -> bool {
     let folder = place.path().canonicalize().unwrap();
     let runs_there = |entry: std::fs::DirEntry| {
         let at = std::fs::read_link(entry.path().join("cwd"));
@@ -158,7 +158,7 @@ fn is_running(place: &Place) -> bool {
 
 #[test]
 fn x102_a_silent_server_is_given_up_soon_and_ended_with_all_it_started() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     // Ignores the end of its input too.
     let silent = "import time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n";
     let (left, took, _) = init(&place, &["--timeout", "6s"], silent);
@@ -179,7 +179,7 @@ fn x102_a_silent_server_is_given_up_soon_and_ended_with_all_it_started() {
 
 #[test]
 fn x102_a_server_that_floods_is_given_up_with_little_memory() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let line = "import sys\nwhile True: sys.stdout.write('x' * 65536)\n";
     let lines = "import sys\nwhile True: sys.stdout.write('{\"method\":\"notifications/x\"}\\n' * 1000)\n";
     let tools = "    if message.get('method') == 'tools/list':\n\
@@ -198,7 +198,7 @@ fn x102_a_server_that_floods_is_given_up_with_little_memory() {
 }
 
 /// Starts an HTTP server that answers a request for its tools with the code in `answer`, which writes to `out`.
-fn at_address(place: &Place, kind: &str, answer: &str) -> crate::http::Running {
+fn at_address(place: &TestFolder, kind: &str, answer: &str) -> crate::http::Running {
     place.write(
         "server.py",
         format!(
@@ -219,7 +219,7 @@ fn at_address(place: &Place, kind: &str, answer: &str) -> crate::http::Running {
 
 #[test]
 fn x102_a_server_at_an_address_has_the_same_limits() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let one = "        out.write(wrap(said({'tools': [{'name': 'a', 'inputSchema': {}}]})))\n";
     let flood =
         "        try:\n            while True: out.write(b'x' * 65536)\n        except OSError: pass\n";
@@ -267,7 +267,7 @@ fn x102_a_server_at_an_address_has_the_same_limits() {
 
 #[test]
 fn x102_tools_with_one_name_give_no_policy() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     for (names, expected) in [
         ("['write', 'read', 'write']", "two tools `write`"),
         ("['countersign_wait']", "the gateway's own"),

@@ -9,7 +9,7 @@ use crate::hold::place;
 use crate::http::{Came, Running, post, suite};
 use crate::modern::meta;
 use crate::peers::{gateway, node, peers};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
@@ -30,7 +30,7 @@ fn call(gateway: &Running, id: &Value, tool: &str, arguments: &Value, more: &[(&
 #[test]
 fn a_held_call_runs_with_the_headers_its_tool_asks_for() {
     let server = suite();
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let url = format!("http://{}/mcp", server.address);
     let gateway = Running::gateway(&place, &["--no-token", "--hold", "200ms", "--url", &url]);
     let region = |region: &str| json!({"region": region});
@@ -115,7 +115,7 @@ fn equal_ids_of_clients_that_share_a_process_do_not_meet() {
 
 #[test]
 fn in_front_of_a_command_the_gateway_checks_what_headers_say() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[tools.\"peer/test_x_mcp_header\"]\neffect = \"read\"\n",
@@ -186,7 +186,7 @@ fn in_front_of_a_command_the_gateway_checks_what_headers_say() {
 #[test]
 fn a_typescript_client_talks_to_a_server_at_an_address_through_standard_input() {
     let server = suite();
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[tools.\"peer/test_x_mcp_header\"]\neffect = \"read\"\n",

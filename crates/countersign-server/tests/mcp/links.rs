@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, approval, assert_not_sent, journal, pending, text};
 use crate::http::Running;
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 const POLICY: &str = r#"
@@ -32,8 +32,8 @@ places = ["file_path"]
 "#;
 
 /// A folder with a key, a link to the key, and a link to an ordinary file.
-fn folder() -> (Place, PathBuf) {
-    let place = Place::without_policy();
+fn folder() -> (TestFolder, PathBuf) {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     let root = place.path().canonicalize().unwrap();
     std::fs::create_dir(root.join("keys")).unwrap();
@@ -44,7 +44,7 @@ fn folder() -> (Place, PathBuf) {
     (place, root)
 }
 
-fn notes(place: &Place, id: &str) -> String {
+fn notes(place: &TestFolder, id: &str) -> String {
     place.json(&["show", id])["calls"][0]["notes"].to_string()
 }
 
@@ -200,7 +200,7 @@ fn x81_permission_prompts_follow_links() {
 #[test]
 fn x81_links_here_mean_nothing_to_a_server_elsewhere() {
     let (place, _) = folder();
-    let elsewhere = Place::without_policy();
+    let elsewhere = TestFolder::without_policy();
     elsewhere.write("countersign.toml", "[tools.\"peer/read\"]\neffect = \"read\"\n");
     let served = Running::gateway(&elsewhere, &["--no-token", "--", "python3", PEER, "journal"]);
     let url = format!("http://{}/mcp", served.address);

@@ -27,12 +27,6 @@ mod modern;
 mod owner;
 mod passes;
 mod peers;
-#[path = "../cli/place.rs"]
-#[expect(
-    dead_code,
-    reason = "shared with the tests of the command line, which use all of it"
-)]
-mod place;
 mod postgres;
 mod prompt;
 mod questions;
@@ -42,3 +36,9 @@ mod seen;
 mod sent;
 mod several;
 mod tasks;
+#[path = "../cli/test_folder.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the command line, which use all of it"
+)]
+mod test_folder;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::{Client, approval, journal, pending, text, until};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = r#"
 [tools."peer/read"]
@@ -27,13 +27,13 @@ effect = "write"
 risk = "high"
 "#;
 
-fn place() -> Place {
-    let place = Place::without_policy();
+fn place() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     place
 }
 
-fn start(place: &Place) -> Client {
+fn start(place: &TestFolder) -> Client {
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
     Client::start(
         place,
@@ -278,7 +278,7 @@ fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
 
 #[test]
 fn an_approved_call_that_the_server_answers_with_questions_goes_on_without_another_approval() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peers/suite/server.mjs");
     let (node, folder) = (crate::peers::node(), crate::peers::peers().join("node"));
     let folder = folder.display().to_string();

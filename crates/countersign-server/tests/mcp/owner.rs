@@ -8,36 +8,36 @@ use serde_json::{Value, json};
 use crate::client::{Client, approval, pending, text, until};
 use crate::http::{Running, call, greet};
 use crate::peers::{node, package};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const BROWSER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/browser.py");
 const POLICY: &str =
     "[tools.\"browser/open\"]\neffect = \"read\"\n[tools.\"browser/click\"]\neffect = \"write\"\n";
 
-fn place() -> Place {
-    let place = Place::without_policy();
+fn place() -> TestFolder {
+    let place = TestFolder::without_policy();
     let limits = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
     place.write("countersign.toml", format!("{limits}{POLICY}"));
     place
 }
 
 /// Starts a client with its own browser server, and opens this page.
-fn browser(place: &Place, options: &[&str], page: &str) -> (Client, u64) {
+fn browser(place: &TestFolder, options: &[&str], page: &str) -> (Client, u64) {
     let mut all = vec!["--name", "browser"];
     all.extend_from_slice(options);
     let mut client = Client::start(place, &all, &["python3", BROWSER, "clicks"]);
     client.greet(json!({}));
-    let opened = told(&client.call("open", json!({"page": page})));
+    let opened = answer_json(&client.call("open", json!({"page": page})));
     assert_eq!(opened["page"], page);
     (client, opened["process"].as_u64().unwrap())
 }
 
 #[track_caller]
-fn told(answer: &Value) -> Value {
+fn answer_json(answer: &Value) -> Value {
     serde_json::from_str(text(answer)).unwrap_or_else(|_| panic!("{answer}"))
 }
 
-fn clicks(place: &Place) -> Vec<Value> {
+fn clicks(place: &TestFolder) -> Vec<Value> {
     let text = std::fs::read_to_string(place.path().join("clicks")).unwrap_or_default();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -77,14 +77,14 @@ fn x98_a_gateway_with_another_policy_does_not_start_beside_one_that_runs() {
 }
 
 /// Ids of all pending approvals.
-fn waiting(place: &Place) -> Vec<String> {
+fn waiting(place: &TestFolder) -> Vec<String> {
     let listed = place.json(&["list"]);
     let ids = listed["approvals"].as_array().unwrap().iter();
     ids.map(|approval| approval["id"].as_str().unwrap().to_owned())
         .collect()
 }
 
-fn state(place: &Place, id: &str) -> Value {
+fn state(place: &TestFolder, id: &str) -> Value {
     place.json(&["show", id])["calls"][0]["state"].clone()
 }
 
@@ -124,14 +124,14 @@ fn x77_two_gateways_over_one_store_each_run_their_own_calls() {
         for id in &ids {
             place.good(&["approve", id]);
         }
-        let answer = told(&one.answer(clicked));
+        let answer = answer_json(&one.answer(clicked));
         assert_eq!(
             (&answer["process"], &answer["page"]),
             (&json!(first), &json!("mail")),
             "round {round}"
         );
         if let Some(beside) = beside {
-            let answer = told(&other.answer(beside));
+            let answer = answer_json(&other.answer(beside));
             assert_eq!(
                 (&answer["process"], &answer["page"]),
                 (&json!(second), &json!("bank")),
@@ -144,7 +144,7 @@ fn x77_two_gateways_over_one_store_each_run_their_own_calls() {
 
 #[test]
 fn x77_real_servers_run_what_was_proposed_to_them() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let limits = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
     place.write(
         "countersign.toml",
@@ -183,7 +183,10 @@ fn x77_real_servers_run_what_was_proposed_to_them() {
         for id in &ids {
             place.good(&["approve", id]);
         }
-        let answers = [told(&one.answer(asked[0])), told(&other.answer(asked[1]))];
+        let answers = [
+            answer_json(&one.answer(asked[0])),
+            answer_json(&other.answer(asked[1])),
+        ];
         assert_eq!(
             (&answers[0]["WHO"], &answers[1]["WHO"]),
             (&json!("first"), &json!("second"))
@@ -255,7 +258,7 @@ fn x77_a_gateway_that_slept_finds_its_calls_ended_or_runs_them_itself() {
         match resume {
             true => {
                 assert_eq!(ran.len(), 1, "{answer}");
-                assert_eq!(told(&answer)["process"], second);
+                assert_eq!(answer_json(&answer)["process"], second);
             }
             false => assert!(ran.iter().all(|click| click["process"] == first), "{answer}"),
         }
@@ -296,7 +299,7 @@ fn x77_sessions_over_http_do_not_run_the_calls_of_one_another() {
     let mut processes = Vec::new();
     for (session, page) in sessions.iter().zip(["mail", "bank"]) {
         let with = [("mcp-session-id", session.as_str())];
-        let opened = told(&call(&gateway.address, &with, "open", json!({"page": page})));
+        let opened = answer_json(&call(&gateway.address, &with, "open", json!({"page": page})));
         processes.push(opened["process"].clone());
     }
     for round in 0..10 {
@@ -327,7 +330,7 @@ fn x77_sessions_over_http_do_not_run_the_calls_of_one_another() {
                 );
                 text(&answer).contains("process")
             });
-            assert_eq!(&told(&answer)["process"], process, "round {round}");
+            assert_eq!(&answer_json(&answer)["process"], process, "round {round}");
         }
     }
 }

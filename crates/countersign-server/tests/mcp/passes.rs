@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::{Client, assert_not_sent, journal, text, until};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = r#"
 [tools."peer/read"]
@@ -29,13 +29,13 @@ summary = "Make it large"
 timeout = "2s"
 "#;
 
-fn place() -> Place {
-    let place = Place::without_policy();
+fn place() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     place
 }
 
-fn passed(place: &Place) -> Vec<Value> {
+fn passed(place: &TestFolder) -> Vec<Value> {
     let listed = place.json(&["list", "--state", "passed"]);
     listed["approvals"].as_array().unwrap().clone()
 }

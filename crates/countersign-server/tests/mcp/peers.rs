@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::client::{Client, approval, pending, text, until};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Folder in which `scripts/mcp-peers` installed the servers and clients.
 pub fn peers() -> PathBuf {
@@ -27,7 +27,7 @@ pub fn package(path: &str) -> String {
     packages.join(path).display().to_string()
 }
 
-pub fn filesystem(place: &Place) -> [String; 3] {
+pub fn filesystem(place: &TestFolder) -> [String; 3] {
     let folder = place.path().join("files");
     std::fs::create_dir_all(&folder).unwrap();
     let folder = folder.canonicalize().unwrap();
@@ -43,7 +43,7 @@ pub fn words(command: &[String]) -> Vec<&str> {
 }
 
 /// Writes a policy made from the server's own tool list, with its annotations trusted, so that reads pass.
-fn policy(place: &Place, name: &str, command: &[String]) {
+fn policy(place: &TestFolder, name: &str, command: &[String]) {
     let mut arguments = vec![
         "policy",
         "init",
@@ -60,7 +60,7 @@ fn policy(place: &Place, name: &str, command: &[String]) {
 
 #[test]
 fn a1_the_filesystem_server_reads_at_once_and_writes_what_a_person_signed() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let command = filesystem(&place);
     let folder = &command[2];
     std::fs::write(format!("{folder}/a.txt"), "hello\n").unwrap();
@@ -119,7 +119,7 @@ fn lists_prompts_and_resources_of_the_everything_server_are_the_same_through_the
         ),
         ("x/unknown", json!({})),
     ];
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     policy(&place, "everything", &command);
     let policy = std::fs::read_to_string(place.path().join("countersign.toml")).unwrap();
     place.write(
@@ -167,7 +167,7 @@ fn lists_prompts_and_resources_of_the_everything_server_are_the_same_through_the
 }
 
 /// Runs a third-party client against the gateway, and approves or denies every pending approval.
-pub fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Value> {
+pub fn drive(place: &TestFolder, mut client: Command, decide: Option<&str>) -> Vec<Value> {
     let mut child = client
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -202,7 +202,7 @@ pub fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Va
 }
 
 /// Returns the command that starts a gateway on this place's store and policy, for third-party clients.
-pub fn gateway(place: &Place, options: &[&str]) -> Value {
+pub fn gateway(place: &TestFolder, options: &[&str]) -> Value {
     let at = |file: &str| place.path().join(file).display().to_string();
     let (store, policy) = (at("countersign.db"), at("countersign.toml"));
     let common = [
@@ -240,7 +240,7 @@ fn check(
     decide: Option<&str>,
     expected: &str,
 ) -> Vec<Value> {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let command = filesystem(&place);
     let folder = command[2].clone();
     std::fs::write(format!("{folder}/a.txt"), "hello\n").unwrap();

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::client::{Client, approval, journal, pending, text, until};
 use crate::hold::place;
-use crate::place::database;
+use crate::test_folder::database;
 
 #[test]
 fn d2_two_gateways_on_one_postgresql_run_what_another_process_approves_once() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::{Client, journal, pending, text, until};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = r#"
 [tools.Bash]
@@ -25,8 +25,8 @@ ttl = "1s"
 effect = "write"
 "#;
 
-fn prompting() -> (Place, Client) {
-    let place = Place::without_policy();
+fn prompting() -> (TestFolder, Client) {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     let client = Client::peer(&place, &["--permission-prompt", "--hold", "200ms"]);
     (place, client)
@@ -38,7 +38,7 @@ fn ask(client: &mut Client, arguments: &str) -> u64 {
 
 /// Parses the answer, which is one text block of JSON.
 #[track_caller]
-fn told(answer: &Value) -> Value {
+fn answer_json(answer: &Value) -> Value {
     assert_eq!(
         answer["result"]["content"].as_array().unwrap().len(),
         1,
@@ -51,7 +51,7 @@ fn told(answer: &Value) -> Value {
 #[track_caller]
 fn check_denied(client: &mut Client, arguments: &str, reason: &str) {
     let id = ask(client, arguments);
-    let told = told(&client.answer(id));
+    let told = answer_json(&client.answer(id));
     assert_eq!(told["behavior"], "deny", "{arguments}: {told}");
     let message = told["message"].as_str().unwrap();
     assert!(message.contains(reason), "{arguments}: {message}");
@@ -106,7 +106,7 @@ fn b4_a_no_a_silence_and_a_rule_are_denials_with_words() {
     let id = ask(&mut client, r#"{"tool_name":"Bash","input":{"command":"rm"}}"#);
     place.good(&["deny", &pending(&place), "--comment", "use the staging copy"]);
     assert_eq!(
-        told(&client.answer(id)),
+        answer_json(&client.answer(id)),
         json!({"behavior": "deny", "message": "denied by ana: use the staging copy"})
     );
     check_denied(
@@ -169,7 +169,7 @@ fn x01_an_agent_that_asks_for_itself_gains_nothing() {
     let ids = [ask(&mut client, input), ask(&mut client, input)];
     let approval = pending(&place);
     place.good(&["approve", &approval]);
-    let mut told = ids.map(|id| told(&client.answer(id))["behavior"].clone());
+    let mut told = ids.map(|id| answer_json(&client.answer(id))["behavior"].clone());
     told.sort_by_key(Value::to_string);
     assert_eq!(told, [json!("allow"), json!("deny")]);
     // A delivered approval is used up: the next prompt is a new approval.

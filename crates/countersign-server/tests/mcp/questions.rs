@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::client::{approval, pending, text, until};
 use crate::http::{Running, post, suite};
 use crate::peers::{node, peers};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Initialises a session as a client that supports elicitation, and returns its id.
 fn greet(gateway: &Running) -> String {
@@ -49,7 +49,7 @@ fn begin(gateway: &Running, session: &str) -> impl Iterator<Item = Value> + use<
 
 /// Checks a server's request with a client that waits for the call, and with one that does not.
 fn check(options: &[&str]) {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut all = vec!["--no-token", "--hold", "20s"];
     all.extend_from_slice(options);
     let gateway = Running::gateway(&place, &all);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::client::{Client, approval, text};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 pub const MOODY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/moody.py");
 /// Lists that the gateway refuses.
@@ -17,8 +17,8 @@ const MOODS: [&str; 6] = [
 ];
 
 /// Creates a folder with these servers and a policy that pins their tools; `read` passes.
-fn pinned(servers: &[&str]) -> Place {
-    let place = Place::without_policy();
+fn pinned(servers: &[&str]) -> TestFolder {
+    let place = TestFolder::without_policy();
     for name in servers {
         std::fs::create_dir_all(place.path().join(name)).unwrap();
         place.write(&format!("{name}/mood"), "good");
@@ -46,7 +46,7 @@ fn pinned(servers: &[&str]) -> Place {
 }
 
 /// Returns the lines that a server received and that call a tool.
-fn calls(place: &Place, server: &str) -> usize {
+fn calls(place: &TestFolder, server: &str) -> usize {
     let lines = std::fs::read_to_string(place.path().join(server).join("lines")).unwrap();
     lines.matches("\"tools/call\"").count()
 }

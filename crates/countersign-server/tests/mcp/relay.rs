@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::client::{Client, LONG, text};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Random number generator with a seed, so that a failure can be reproduced.
 pub struct Random(pub u64);
@@ -155,7 +155,7 @@ impl Random {
 
 #[test]
 fn ten_thousand_messages_pass_byte_for_byte_both_ways() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let frames: Vec<String> = (0..10_000).map(|_| random.frame()).collect();
     // `tee` records its input and sends it back.
@@ -188,7 +188,7 @@ fn ten_thousand_messages_pass_byte_for_byte_both_ways() {
 
 #[test]
 fn x23_what_could_be_read_in_two_ways_does_not_reach_the_server() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut client = Client::start(&place, &["--name", "echo"], &["tee", "recorded"]);
     let bad = [
         r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call","params":{"name":"x"}}"#,
@@ -216,7 +216,7 @@ fn x23_what_could_be_read_in_two_ways_does_not_reach_the_server() {
 
 #[test]
 fn complaints_and_the_exit_code_are_the_servers() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let mut client = Client::peer(&place, &[]);
     let tools = client.request("tools/list", json!({}));
     let names: Vec<&str> = tools["result"]["tools"]
@@ -238,7 +238,7 @@ fn complaints_and_the_exit_code_are_the_servers() {
 
 #[test]
 fn a_server_that_cannot_be_started_is_an_error() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let left = place.run(&["mcp", "--", "./not-there"]);
     assert_eq!(left.code, 1);
     assert!(left.stderr.contains("cannot start `./not-there`"), "{left:?}");
@@ -248,7 +248,7 @@ fn a_server_that_cannot_be_started_is_an_error() {
 
 #[test]
 fn x42_a_server_cannot_offer_a_tool_of_ours() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let script =
         r#"read line; echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"countersign_wait"}]}}'; cat"#;
     let mut client = Client::start(&place, &["--name", "bad"], &["sh", "-c", script]);
@@ -259,7 +259,7 @@ fn x42_a_server_cannot_offer_a_tool_of_ours() {
 
 #[test]
 fn a_large_result_passes_whole() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", "[tools.\"peer/large\"]\neffect = \"read\"\n");
     let mut client = Client::peer(&place, &[]);
     let answer = client.call("large", json!({}));
@@ -280,7 +280,7 @@ fn peak(process: u32) -> f64 {
 #[test]
 fn a_large_result_is_held_at_most_twice() {
     const LARGE: usize = 10 << 20;
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", "[tools.\"s/read\"]\neffect = \"read\"\n");
     place.write(
         "server.py",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, approval};
 use crate::hold::place;
 use crate::http::{Running, call, greet, post};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// Masks a text, so that the request does not contain the answer in any form that provenance can decode.
 fn hex(text: &str) -> String {
@@ -19,7 +19,7 @@ fn read(client: &mut Client, text: &str) {
 }
 
 /// Provenance of the values of a held call.
-fn provenance(place: &Place, answer: &Value) -> Value {
+fn provenance(place: &TestFolder, answer: &Value) -> Value {
     let card = place.json(&["show", &approval(answer)]);
     card["calls"][0]["provenance"].clone()
 }
@@ -115,7 +115,7 @@ fn a18_only_the_newest_answers_are_remembered_and_no_large_one() {
 
 #[test]
 fn a18_a_condition_about_origins_cannot_be_told_without_the_person() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[tools.\"peer/read\"]\neffect = \"read\"\n\n[tools.\"peer/write\"]\neffect = \"write\"\nhold = \"provenance.invented > 0\"\n",
@@ -149,7 +149,7 @@ fn a18_over_http_each_session_knows_what_it_was_answered_itself() {
 }
 
 #[track_caller]
-fn check_sessions(place: &Place, address: &str) {
+fn check_sessions(place: &TestFolder, address: &str) {
     fn with(session: &str) -> [(&str, &str); 1] {
         [("mcp-session-id", session)]
     }

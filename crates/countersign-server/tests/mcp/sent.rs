@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::client::{Client, approval, text, until};
-use crate::place::Place;
 use crate::refused::MOODY;
+use crate::test_folder::TestFolder;
 
 const POLICY: &str = "[tools.\"m/write\"]\neffect = \"write\"\n";
 /// Arguments that no serialiser would write like this.
 const ARGUMENTS: &str = r#"{"b" : 1.50,  "a":"\u00e9"}"#;
 
-fn started() -> (Place, Client) {
-    let place = Place::without_policy();
+fn started() -> (TestFolder, Client) {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     place.write("mood", "good");
     let options = ["--name", "m", "--hold", "50ms", "--ask-client", "never"];
@@ -29,7 +29,7 @@ fn call(client: &mut Client, id: u64, beside: &str) -> Value {
 }
 
 /// Returns the tool calls that the server received, byte for byte.
-fn received(place: &Place) -> Vec<String> {
+fn received(place: &TestFolder) -> Vec<String> {
     let lines = std::fs::read_to_string(place.path().join("lines")).unwrap();
     let calls = lines.lines().filter(|line| line.contains("\"tools/call\""));
     calls.map(str::to_owned).collect()

@@ -7,7 +7,7 @@ use crate::hold::place;
 use crate::http::{Running, post, suite};
 use crate::modern::meta;
 use crate::peers::{drive, gateway, node, package, typescript};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 #[test]
 fn a_client_of_the_earlier_kind_gets_a_task_when_it_asks_for_one() {
@@ -83,7 +83,7 @@ fn a_client_of_the_earlier_kind_gets_a_task_when_it_asks_for_one() {
 
 #[test]
 fn a_task_of_the_servers_own_stands_behind_the_one_of_a_held_call() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[tools.\"everything/simulate-research-query\"]\neffect = \"write\"\n",
@@ -123,7 +123,7 @@ impl Modern<'_> {
     }
 
     /// Calls a tool, approves the held call and returns the task id.
-    fn approved(&self, place: &Place, tool: &str, arguments: Value) -> String {
+    fn approved(&self, place: &TestFolder, tool: &str, arguments: Value) -> String {
         let task = self.ask("tools/call", tool, json!({"name": tool, "arguments": arguments}));
         assert_eq!(task["resultType"], "task", "{task}");
         place.good(&["approve", &pending(place)]);
@@ -148,7 +148,7 @@ impl Modern<'_> {
 #[test]
 fn what_a_servers_task_asks_and_comes_to_is_seen_through_ours() {
     let server = suite();
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     let url = format!("http://{}/mcp", server.address);
     let gateway = Running::gateway(&place, &["--no-token", "--url", &url]);
     let client = Modern(&gateway);

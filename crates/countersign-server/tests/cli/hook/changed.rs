@@ -9,7 +9,7 @@ use super::*;
 type Change = fn(&Path);
 
 /// A place with `project`, whose `docs` is a link to `scratch`, beside `scratch` and `precious`.
-fn laid_out() -> (Place, PathBuf) {
+fn laid_out() -> (TestFolder, PathBuf) {
     let place = agents();
     let root = place.path().canonicalize().unwrap();
     for folder in ["project/plain", "scratch", "precious"] {

@@ -67,7 +67,7 @@ fn x21_whatever_is_wrong_blocks_in_every_dialect() {
 #[test]
 fn x21_a_store_a_policy_or_a_folder_that_does_not_work_blocks() {
     let event = before("t", "Read", r#"{"file_path":"/a"}"#);
-    let check = |arguments: &[&str], prepare: fn(&Place)| {
+    let check = |arguments: &[&str], prepare: fn(&TestFolder)| {
         let place = agents();
         prepare(&place);
         for dialect in ["claude-code", "codex", "gemini"] {

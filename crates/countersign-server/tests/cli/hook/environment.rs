@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use super::{LS, agents, before, blocks, one, pending, state};
-use crate::place::{Left, Place};
+use crate::test_folder::{Left, TestFolder};
 
 /// Starts a server that answers every request with an error and counts the connections.
 fn stranger() -> (String, Arc<AtomicUsize>) {
@@ -29,7 +29,7 @@ fn stranger() -> (String, Arc<AtomicUsize>) {
 }
 
 /// Installs a hook and returns its command, which the coding agent runs in a shell.
-fn installed(place: &Place, arguments: &[&str]) -> String {
+fn installed(place: &TestFolder, arguments: &[&str]) -> String {
     let install = ["hook", "install", "claude-code", "--settings", "settings.json"];
     let all: Vec<&str> = install.iter().chain(arguments).copied().collect();
     place.good(&all);
@@ -39,7 +39,7 @@ fn installed(place: &Place, arguments: &[&str]) -> String {
     command.as_str().unwrap().to_owned()
 }
 
-fn shell(place: &Place, command: &str, set: &[(&str, &str)]) -> Command {
+fn shell(place: &TestFolder, command: &str, set: &[(&str, &str)]) -> Command {
     let mut shell = Command::new("sh");
     shell
         .args(["-c", command])
@@ -54,7 +54,7 @@ fn shell(place: &Place, command: &str, set: &[(&str, &str)]) -> Command {
     shell
 }
 
-fn answer(place: &Place, command: &str, set: &[(&str, &str)], event: &str) -> Left {
+fn answer(place: &TestFolder, command: &str, set: &[(&str, &str)], event: &str) -> Left {
     Left::of(
         super::fed(shell(place, command, set), event.as_bytes())
             .wait_with_output()

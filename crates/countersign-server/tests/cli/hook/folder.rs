@@ -24,7 +24,7 @@ fn shell(agent: &str) -> &'static str {
     }
 }
 
-fn folders(place: &Place) -> [std::path::PathBuf; 2] {
+fn folders(place: &TestFolder) -> [std::path::PathBuf; 2] {
     let root = place.path().canonicalize().unwrap();
     let folders = [root.join("scratch"), root.join("precious")];
     for folder in &folders {
@@ -170,7 +170,13 @@ fn i3_a_call_in_no_known_folder_is_blocked() {
 
 /// Returns true if a read is held, with its notes.
 #[track_caller]
-pub(super) fn read(place: &Place, folder: &Path, id: usize, tool: &str, input: &Value) -> (bool, String) {
+pub(super) fn read(
+    place: &TestFolder,
+    folder: &Path,
+    id: usize,
+    tool: &str,
+    input: &Value,
+) -> (bool, String) {
     let event = event("claude-code", &format!("r{id}"), folder, tool, &input.to_string());
     let left = ask(place, &["claude-code", "--hold", "10ms"], event.as_bytes());
     let held = left.stdout.contains("still waits for a person");
@@ -257,7 +263,7 @@ fn x81_a_relative_path_begins_in_the_working_folder() {
 }
 
 /// A project beside a home folder with keys.
-pub(super) fn project(place: &Place) -> [std::path::PathBuf; 2] {
+pub(super) fn project(place: &TestFolder) -> [std::path::PathBuf; 2] {
     place.write("countersign.toml", POLICY.replace("cool_down = \"2m\"", ""));
     let root = place.path().canonicalize().unwrap();
     let folders = [root.join("project"), root.join("home/.ssh")];

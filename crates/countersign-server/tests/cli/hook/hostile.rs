@@ -16,7 +16,7 @@ const FILES: [(&str, &str); 3] = [
     ("gemini", ".gemini/settings.json"),
 ];
 
-fn stranger() -> Place {
+fn stranger() -> TestFolder {
     let place = agents();
     std::fs::create_dir_all(place.path().join("home")).unwrap();
     place
@@ -28,7 +28,7 @@ fn put(file: &Path, text: &str) {
 }
 
 /// Returns the settings that `install` would write for a coding agent.
-fn installed(place: &Place, agent: &str, more: &[&str]) -> Value {
+fn installed(place: &TestFolder, agent: &str, more: &[&str]) -> Value {
     let all: Vec<&str> = ["hook", "install", agent, "--print"]
         .iter()
         .chain(more)
@@ -60,7 +60,7 @@ fn looks(agent: &str) -> [Vec<&str>; 3] {
 
 /// States and messages of the findings about a coding agent.
 #[track_caller]
-fn told(left: &Left, agent: &str) -> Vec<(String, String)> {
+fn findings_in(left: &Left, agent: &str) -> Vec<(String, String)> {
     let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"));
     let rows = answer["findings"].as_array().unwrap().clone();
     let rows = rows.into_iter().filter(|row| row["subject"] == agent);
@@ -71,11 +71,11 @@ fn told(left: &Left, agent: &str) -> Vec<(String, String)> {
 
 /// Checks that a foreign hook is reported as a problem, and that checking it has no side effects.
 #[track_caller]
-fn check_not_run(place: &Place, agent: &str, settings: &Path, text: &str) {
+fn check_not_run(place: &TestFolder, agent: &str, settings: &Path, text: &str) {
     put(settings, text);
     for arguments in looks(agent) {
         let left = place.run(&arguments);
-        let found = told(&left, agent);
+        let found = findings_in(&left, agent);
         assert!(
             found.iter().any(|(state, _)| state == "problem"),
             "{arguments:?} {text}: {found:?}"
@@ -95,7 +95,7 @@ fn check_not_run(place: &Place, agent: &str, settings: &Path, text: &str) {
 }
 
 /// A program that passes the self-test like a good hook, and lets every other call pass.
-fn liar(place: &Place, agent: &str) -> String {
+fn liar(place: &TestFolder, agent: &str) -> String {
     let denies = match agent {
         "gemini" => r#"{"decision":"deny","reason":"self-test: held"}"#,
         _ => {
@@ -167,7 +167,7 @@ fn recording() -> (String, Arc<Mutex<Vec<u8>>>) {
     (address, seen)
 }
 
-fn secret(place: &Place, name: &str) -> String {
+fn secret(place: &TestFolder, name: &str) -> String {
     let file = place.path().join("home").join(name);
     put(&file, "cst_of_the_person");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();

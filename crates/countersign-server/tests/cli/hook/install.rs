@@ -4,17 +4,17 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::place::{Left, Place};
+use crate::test_folder::{Left, TestFolder};
 
-fn agents() -> Place {
-    let place = Place::without_policy();
+fn agents() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", place.good(&["hook", "policy"]));
     std::fs::create_dir_all(place.path().join("home")).unwrap();
     place
 }
 
 /// Trusts Codex's hook, as a person does with `/hooks`.
-fn trust(place: &Place) {
+fn trust(place: &TestFolder) {
     let file = place.path().join("home/.codex/hooks.json");
     let settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let mut identity = settings["hooks"]["PreToolUse"][0].clone();
@@ -26,18 +26,18 @@ fn trust(place: &Place) {
     place.write("home/.codex/config.toml", config);
 }
 
-fn run(place: &Place, arguments: &[&str]) -> Left {
+fn run(place: &TestFolder, arguments: &[&str]) -> Left {
     Left::of(place.command(arguments).output().unwrap())
 }
 
 /// States and messages that `hook status` reports for an agent.
 #[track_caller]
-fn findings(place: &Place, agent: &str) -> Vec<(String, String)> {
-    told(place, &["hook", "status", agent, "--json"], agent)
+fn findings(place: &TestFolder, agent: &str) -> Vec<(String, String)> {
+    findings_of(place, &["hook", "status", agent, "--json"], agent)
 }
 
 #[track_caller]
-fn told(place: &Place, arguments: &[&str], agent: &str) -> Vec<(String, String)> {
+fn findings_of(place: &TestFolder, arguments: &[&str], agent: &str) -> Vec<(String, String)> {
     let left = run(place, arguments);
     let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"));
     let rows = answer["findings"].as_array().unwrap().clone();
@@ -72,7 +72,7 @@ fn an_installed_hook_is_active_and_holds() {
             "{found:?}"
         );
         assert!(found.iter().all(|(state, _)| state != "problem"), "{found:?}");
-        assert_eq!(told(&place, &["doctor", "--json"], agent), found);
+        assert_eq!(findings_of(&place, &["doctor", "--json"], agent), found);
         assert!(
             !place.path().join("countersign.db").exists(),
             "the self-test wrote something"
@@ -295,7 +295,7 @@ fn x21_what_makes_a_hook_useless_is_found() {
 }
 
 /// Installs a hook for all projects and returns the folder.
-fn installed(agent: &str) -> Place {
+fn installed(agent: &str) -> TestFolder {
     let place = agents();
     assert_eq!(run(&place, &["hook", "install", agent, "--user"]).code, 0);
     if agent == "codex" {
@@ -319,7 +319,7 @@ fn check_off(agent: &str, file: &str, text: &str, key: &str) {
     };
     place.write(file, text);
     for arguments in [&["hook", "status", agent, "--json"][..], &["doctor", "--json"]] {
-        let found = told(&place, arguments, agent);
+        let found = findings_of(&place, arguments, agent);
         let is_told = |(state, message): &(String, String)| {
             state == "problem"
                 && message.starts_with("disabled: ")
@@ -571,7 +571,7 @@ fn x06_a_program_that_is_gone_or_killed_still_blocks() {
 
 #[test]
 fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     for agent in ["claude-code", "gemini"] {
         assert_eq!(run(&place, &["hook", "install", agent, "--user"]).code, 0);
         let found = findings(&place, agent);
@@ -616,7 +616,7 @@ fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
 
 /// Findings of `hook status` in a folder of a project.
 #[track_caller]
-fn findings_in(place: &Place, folder: &str, agent: &str) -> Vec<(String, String)> {
+fn findings_in(place: &TestFolder, folder: &str, agent: &str) -> Vec<(String, String)> {
     let mut command = place.command(&["hook", "status", agent, "--json"]);
     let left = Left::of(command.current_dir(place.path().join(folder)).output().unwrap());
     let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"));

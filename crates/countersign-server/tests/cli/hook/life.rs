@@ -327,7 +327,7 @@ fn x58_a_call_that_passes_is_on_record_with_its_end() {
     const PASSES: &str = "[tools.Bash]\neffect = \"write\"\nhold = \"false\"\n\
                           [tools.run_shell_command]\neffect = \"write\"\nhold = \"false\"\n";
     for dialect in ["claude-code", "codex", "gemini"] {
-        let place = Place::without_policy();
+        let place = TestFolder::without_policy();
         place.write("countersign.toml", PASSES);
         let tool = match dialect {
             "gemini" => "run_shell_command",

@@ -20,20 +20,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::{Left, Place};
+use crate::test_folder::{Left, TestFolder};
 
 const POLICY: &str = include_str!("../../../policies/coding-agents.toml");
 /// Arguments that no serialiser would produce: spaces, key order, an escape, a number too large for a double.
 const LS: &str = r#"{"command" : "ls \u00e9",  "z":1.50, "a":12345678901234567890123}"#;
 
-fn agents() -> Place {
-    let place = Place::without_policy();
+fn agents() -> TestFolder {
+    let place = TestFolder::without_policy();
     place.write("countersign.toml", POLICY);
     place
 }
 
 /// Prepares a hook command in this folder.
-fn hook(place: &Place, arguments: &[&str]) -> Command {
+fn hook(place: &TestFolder, arguments: &[&str]) -> Command {
     let mut command = place.command(&["hook"]);
     command
         .args(arguments)
@@ -51,7 +51,7 @@ fn fed(mut command: Command, event: &[u8]) -> Child {
     child
 }
 
-fn ask(place: &Place, arguments: &[&str], event: &[u8]) -> Left {
+fn ask(place: &TestFolder, arguments: &[&str], event: &[u8]) -> Left {
     Left::of(fed(hook(place, arguments), event).wait_with_output().unwrap())
 }
 
@@ -77,7 +77,7 @@ fn gemini(event: &str, tool: &str, input: &str, rest: &str) -> String {
 
 /// Waits until an approval is pending and returns its id.
 #[track_caller]
-fn pending(place: &Place) -> String {
+fn pending(place: &TestFolder) -> String {
     let give_up_at = Instant::now() + Duration::from_secs(20);
     while Instant::now() < give_up_at {
         if place.path().join("countersign.db").exists() {
@@ -93,7 +93,7 @@ fn pending(place: &Place) -> String {
 }
 
 #[track_caller]
-fn state(place: &Place, id: &str) -> String {
+fn state(place: &TestFolder, id: &str) -> String {
     place.json(&["show", id])["calls"][0]["state"]
         .as_str()
         .unwrap()

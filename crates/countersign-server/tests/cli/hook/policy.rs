@@ -4,7 +4,7 @@ use super::*;
 
 /// Checks how the policy rules on a call.
 #[track_caller]
-fn check_policy(place: &Place, tool: &str, arguments: &str, expected: &str) {
+fn check_policy(place: &TestFolder, tool: &str, arguments: &str, expected: &str) {
     let answer = place.run(&["policy", "try", tool, arguments, "--json"]);
     let ruling: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
     assert_eq!(ruling["ruling"], expected, "{tool} {arguments}: {answer:?}");
@@ -143,7 +143,7 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
 
 /// Returns true if a call of a coding agent is held.
 #[track_caller]
-fn is_held(place: &Place, agent: &str, tool: &str, input: &Value) -> bool {
+fn is_held(place: &TestFolder, agent: &str, tool: &str, input: &Value) -> bool {
     static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let id = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let input = input.to_string();
@@ -254,7 +254,7 @@ fn x81_no_tool_that_reads_gets_at_a_sensitive_place_by_itself() {
         ));
     }
     // A command that would pass is checked for sensitive places too.
-    let place = Place::without_policy();
+    let place = TestFolder::without_policy();
     place.write(
         "countersign.toml",
         "[agents]\nmost_pending = \"unlimited\"\n[tools.Bash]\neffect = \"read\"\nplaces = [\"command\"]\n",

@@ -1,7 +1,7 @@
 //! X98 for hooks: all hooks of one coding agent on one store use the same policy.
 
 use super::{LS, agents, ask, before, blocks};
-use crate::place::Left;
+use crate::test_folder::Left;
 
 const HELD: &str = "not approved yet";
 

@@ -6,7 +6,7 @@ use super::folder::{project, read};
 use super::*;
 
 #[track_caller]
-fn check(place: &Place, id: usize, folder: &Path, tool: &str, input: &Value, expected: bool) {
+fn check(place: &TestFolder, id: usize, folder: &Path, tool: &str, input: &Value, expected: bool) {
     let (held, notes) = read(place, folder, id, tool, input);
     assert_eq!(held, expected, "{tool} {input} in {}: {notes}", folder.display());
 }

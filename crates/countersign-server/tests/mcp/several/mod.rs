@@ -15,7 +15,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::client::{Client, LONG};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/several/peer.py");
 
@@ -34,8 +34,8 @@ fn policy(servers: &[&str]) -> String {
 }
 
 /// Creates a folder with these servers, each in its mode.
-fn place(servers: &[(&str, &str)]) -> Place {
-    let place = Place::without_policy();
+fn place(servers: &[(&str, &str)]) -> TestFolder {
+    let place = TestFolder::without_policy();
     let names: Vec<&str> = servers.iter().map(|(name, _)| *name).collect();
     place.write("countersign.toml", policy(&names));
     let entry = |(name, mode): &(&str, &str)| {
@@ -47,24 +47,24 @@ fn place(servers: &[(&str, &str)]) -> Place {
     place
 }
 
-fn two() -> Place {
+fn two() -> TestFolder {
     place(&[("mail", ""), ("news", "")])
 }
 
-fn start(place: &Place, options: &[&str]) -> Client {
+fn start(place: &TestFolder, options: &[&str]) -> Client {
     let mut all = vec!["mcp", "--servers", "servers.toml"];
     all.extend_from_slice(options);
     Client::spawn(place.command(&all))
 }
 
-fn greeted(place: &Place, options: &[&str]) -> Client {
+fn greeted(place: &TestFolder, options: &[&str]) -> Client {
     let mut client = start(place, options);
     client.greet(json!({"sampling": {}}));
     client
 }
 
 /// Returns the lines that a server received and that contain `what`.
-fn got(place: &Place, server: &str, what: &str) -> Vec<String> {
+fn got(place: &TestFolder, server: &str, what: &str) -> Vec<String> {
     let journal = std::fs::read_to_string(place.path().join(format!("{server}.journal"))).unwrap_or_default();
     journal
         .lines()

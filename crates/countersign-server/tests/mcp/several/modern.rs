@@ -9,7 +9,7 @@ use super::http::beside;
 use super::{got, names, place, start};
 use crate::client::{approval, text, until};
 use crate::http::{Running, post};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 #[test]
 fn clients_that_greet_nobody_are_served_when_all_servers_can() {
@@ -121,7 +121,7 @@ fn who_listens_hears_of_all_servers() {
     );
 }
 
-fn two_eras() -> Place {
+fn two_eras() -> TestFolder {
     place(&[("mail", "modern"), ("news", "")])
 }
 

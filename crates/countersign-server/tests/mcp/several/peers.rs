@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::http::{Running, everything};
 use crate::peers::{drive, filesystem, gateway, node, package, python, typescript};
-use crate::place::Place;
+use crate::test_folder::TestFolder;
 
 /// How the server `server-everything` is reached.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +17,8 @@ enum Everything {
 }
 
 /// Sets up the filesystem server and `server-everything`, with a policy made from their tool lists.
-fn both(everything: Option<&Running>) -> (Place, String) {
-    let place = Place::without_policy();
+fn both(everything: Option<&Running>) -> (TestFolder, String) {
+    let place = TestFolder::without_policy();
     let files = filesystem(&place);
     std::fs::write(format!("{}/a.txt", files[2]), "hello\n").unwrap();
     let every = match everything {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A temporary folder, and the store to use if it is not a file in there.
-pub struct Place(TempDir, Option<String>);
+pub struct TestFolder(TempDir, Option<String>);
 
 /// Exit code and output of a command.
 #[derive(Debug)]
@@ -44,15 +44,15 @@ effect = "write"
 ttl = "1s"
 "#;
 
-impl Place {
-    pub fn new() -> Place {
-        let place = Place::without_policy();
+impl TestFolder {
+    pub fn new() -> TestFolder {
+        let place = TestFolder::without_policy();
         place.write("countersign.toml", POLICY);
         place
     }
 
-    pub fn without_policy() -> Place {
-        let place = Place(TempDir::new().unwrap(), None);
+    pub fn without_policy() -> TestFolder {
+        let place = TestFolder(TempDir::new().unwrap(), None);
         let home = place.path().join("home");
         std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
             .create(home)
@@ -279,7 +279,7 @@ pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@acme.com"}"#;
 
 /// Checks that a command fails with this exit code, this message and a hint, and writes nothing.
 #[track_caller]
-pub fn check_bad(place: &Place, arguments: &[&str], code: i32, message: &str) {
+pub fn check_bad(place: &TestFolder, arguments: &[&str], code: i32, message: &str) {
     let before = place.written();
     let left = place.run(arguments);
     assert_eq!(left.code, code, "{arguments:?}: {left:?}");
