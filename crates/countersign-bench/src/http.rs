@@ -19,9 +19,9 @@ use tokio::process::{Child, Command};
 use crate::BenchArgs;
 use crate::connection::Connection;
 use crate::load::{UNLIMITED, arguments};
-use crate::place::Place;
 use crate::raw::{cpu_time, resident_bytes};
 use crate::report::{drive, report};
+use crate::store_location::StoreLocation;
 
 const TOOL: &str = "delete_paddocks";
 const MIB: f64 = 1024.0 * 1024.0;
@@ -42,9 +42,13 @@ pub(super) struct Service {
 
 impl Service {
     /// Starts a service on an empty SQLite store, with all its features on.
-    pub(super) async fn start(place: &Place, args: &BenchArgs, readers: usize) -> anyhow::Result<Service> {
+    pub(super) async fn start(
+        location: &StoreLocation,
+        args: &BenchArgs,
+        readers: usize,
+    ) -> anyhow::Result<Service> {
         let program = args.program()?;
-        let directory = place.file("http").with_extension("");
+        let directory = location.file("http").with_extension("");
         std::fs::remove_dir_all(&directory).ok();
         private_file::create_folder(&directory)?;
         // Lift the limits: the gate is measured, not its limits.
@@ -139,9 +143,13 @@ pub(super) enum Wanted {
 }
 
 /// Measures whole approvals.
-pub(super) async fn cycle(place: &Place, args: &BenchArgs, wanted: Wanted) -> anyhow::Result<Value> {
+pub(super) async fn cycle(
+    location: &StoreLocation,
+    args: &BenchArgs,
+    wanted: Wanted,
+) -> anyhow::Result<Value> {
     let (callers, span) = (args.callers, args.span());
-    let service = Arc::new(Service::start(place, args, 0).await?);
+    let service = Arc::new(Service::start(location, args, 0).await?);
     let waits: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let proposals: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let mut pairs = Vec::new();
@@ -221,9 +229,9 @@ fn keep(kept: &Mutex<Vec<Duration>>, took: Duration) {
 }
 
 /// Measures reading one approval, alternating with a bare server that returns the same bytes.
-pub(super) async fn get(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
+pub(super) async fn get(location: &StoreLocation, args: &BenchArgs) -> anyhow::Result<Value> {
     let (callers, span) = (args.callers, args.span());
-    let service = Service::start(place, args, 0).await?;
+    let service = Service::start(location, args, 0).await?;
     let mut connection = Connection::open(&service.address).await?;
     let id = service.propose(&mut connection).await?;
     let path = format!("/v1/approvals/{id}");
@@ -268,9 +276,9 @@ async fn rate(address: &str, path: &str, token: &str, callers: usize, span: Dura
 }
 
 /// Measures the memory and CPU use of idle long polls.
-pub(super) async fn waiting(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
+pub(super) async fn waiting(location: &StoreLocation, args: &BenchArgs) -> anyhow::Result<Value> {
     let count = args.rows;
-    let service = Service::start(place, args, 0).await?;
+    let service = Service::start(location, args, 0).await?;
     let pid = service.child.id().context("the service is gone")?;
     let mut first = Connection::open(&service.address).await?;
     service.propose(&mut first).await?;
@@ -297,9 +305,9 @@ pub(super) async fn waiting(place: &Place, args: &BenchArgs) -> anyhow::Result<V
 
 /// Measures many event streams, a tenth of them stalled: events received by the others, and growth of the service
 /// (F17).
-pub(super) async fn streams(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
+pub(super) async fn streams(location: &StoreLocation, args: &BenchArgs) -> anyhow::Result<Value> {
     let (count, span) = (args.rows, args.span());
-    let service = Service::start(place, args, count.div_ceil(STREAMS_EACH)).await?;
+    let service = Service::start(location, args, count.div_ceil(STREAMS_EACH)).await?;
     let pid = service.child.id().context("the service is gone")?;
     let before = resident_bytes(pid)?;
     let mut stalled = Vec::new();

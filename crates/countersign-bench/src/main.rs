@@ -7,10 +7,10 @@ mod bare;
 mod connection;
 mod http;
 mod load;
-mod place;
 mod raw;
 mod report;
 mod scale;
+mod store_location;
 mod wake;
 
 use std::io::Write as _;
@@ -23,7 +23,7 @@ use clap::Parser as _;
 use serde_json::{Value, json};
 
 use crate::http::Wanted;
-use crate::place::Place;
+use crate::store_location::StoreLocation;
 
 /// The allocator of `countersign`, so that figures hold for it.
 #[global_allocator]
@@ -154,13 +154,13 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if args.case == Some(Case::Bare) {
         return bare::serve().await;
     }
-    let place = Place::new(args.on.as_deref())?;
-    let measured = measure_all(args, &place).await;
-    place.clean();
+    let location = StoreLocation::new(args.on.as_deref())?;
+    let measured = measure_all(args, &location).await;
+    location.clean();
     measured
 }
 
-async fn measure_all(args: &BenchArgs, place: &Place) -> anyhow::Result<()> {
+async fn measure_all(args: &BenchArgs, location: &StoreLocation) -> anyhow::Result<()> {
     let cases = match args.case {
         Some(case) => vec![case],
         None => vec![
@@ -174,7 +174,7 @@ async fn measure_all(args: &BenchArgs, place: &Place) -> anyhow::Result<()> {
         ],
     };
     for case in cases {
-        let result = measure(case, args, place).await?;
+        let result = measure(case, args, location).await?;
         let line = match args.json {
             true => result.to_string(),
             false => sentence(&result),
@@ -184,28 +184,28 @@ async fn measure_all(args: &BenchArgs, place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn measure(case: Case, args: &BenchArgs, place: &Place) -> anyhow::Result<Value> {
+async fn measure(case: Case, args: &BenchArgs, location: &StoreLocation) -> anyhow::Result<Value> {
     let mut result = match case {
-        Case::Fsync => raw::fsync(&place.directory(), args.span())?,
+        Case::Fsync => raw::fsync(&location.directory(), args.span())?,
         Case::Read => load::read(args.span()).await?,
-        Case::Propose => load::propose(place.open("propose").await?, args.callers, args.span()).await?,
-        Case::Cycle => load::cycle(place.open("cycle").await?, args.callers, args.span()).await?,
-        Case::Wake => wake::wake(place.open("wake").await?, args.span()).await?,
-        Case::Waiting => wake::waiting(place.open("waiting").await?, args.rows).await?,
-        Case::List => scale::list(place, args.rows, args.span()).await?,
-        Case::Bytes => scale::bytes(place, args.rows.min(20_000)).await?,
-        Case::Verify => scale::verify(place, args.rows).await?,
-        Case::Recover => scale::recover(place, args).await?,
-        Case::Nodes => wake::nodes(place, args.span()).await?,
-        Case::Http => http::cycle(place, args, Wanted::Result).await?,
-        Case::HttpWake => http::cycle(place, args, Wanted::Decision).await?,
-        Case::HttpGet => http::get(place, args).await?,
-        Case::HttpWaiting => http::waiting(place, args).await?,
-        Case::HttpStreams => http::streams(place, args).await?,
+        Case::Propose => load::propose(location.open("propose").await?, args.callers, args.span()).await?,
+        Case::Cycle => load::cycle(location.open("cycle").await?, args.callers, args.span()).await?,
+        Case::Wake => wake::wake(location.open("wake").await?, args.span()).await?,
+        Case::Waiting => wake::waiting(location.open("waiting").await?, args.rows).await?,
+        Case::List => scale::list(location, args.rows, args.span()).await?,
+        Case::Bytes => scale::bytes(location, args.rows.min(20_000)).await?,
+        Case::Verify => scale::verify(location, args.rows).await?,
+        Case::Recover => scale::recover(location, args).await?,
+        Case::Nodes => wake::nodes(location, args.span()).await?,
+        Case::Http => http::cycle(location, args, Wanted::Result).await?,
+        Case::HttpWake => http::cycle(location, args, Wanted::Decision).await?,
+        Case::HttpGet => http::get(location, args).await?,
+        Case::HttpWaiting => http::waiting(location, args).await?,
+        Case::HttpStreams => http::streams(location, args).await?,
         Case::Bare => Value::Null,
     };
     if let Some(object) = result.as_object_mut() {
-        object.insert("store".to_owned(), json!(place.name()));
+        object.insert("store".to_owned(), json!(location.name()));
     }
     Ok(result)
 }
@@ -276,7 +276,7 @@ mod tests {
             "--seconds",
             "0.05",
         ]);
-        let result = measure(Case::Cycle, &args, &Place::Memory).await.unwrap();
+        let result = measure(Case::Cycle, &args, &StoreLocation::Memory).await.unwrap();
         assert!(result["ops"].as_u64().unwrap() > 0, "{result}");
         let line = sentence(&result);
         assert!(line.starts_with("cycle     "), "{line}");

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::BenchArgs;
 use crate::load::{arguments, decision, gate, hold, submission, whole};
-use crate::place::Place;
 use crate::report::report;
+use crate::store_location::StoreLocation;
 
 const AT_ONCE: usize = 256;
 
 /// Measures listing and proposing with `rows` decided approvals in the store.
-pub(super) async fn list(place: &Place, rows: usize, span: Duration) -> anyhow::Result<Value> {
-    let gate = gate(place.open("list").await?)?;
+pub(super) async fn list(location: &StoreLocation, rows: usize, span: Duration) -> anyhow::Result<Value> {
+    let gate = gate(location.open("list").await?)?;
     let asked = submission("delete_paddocks", arguments())?;
     let decide_one = |_| async {
         let approval = hold(&gate, asked.clone()).await?;
@@ -88,8 +88,8 @@ async fn finish_approvals(gate: &Gate, count: usize) -> anyhow::Result<()> {
 }
 
 /// Measures an audit of `count` finished approvals, with their events and the log.
-pub(super) async fn verify(place: &Place, count: usize) -> anyhow::Result<Value> {
-    let gate = gate(place.open("verify").await?)?;
+pub(super) async fn verify(location: &StoreLocation, count: usize) -> anyhow::Result<Value> {
+    let gate = gate(location.open("verify").await?)?;
     finish_approvals(&gate, count).await?;
     let started = Instant::now();
     let audited = gate.store().audit(&Audit::default(), &|_| {}).await?;
@@ -107,17 +107,17 @@ pub(super) async fn verify(place: &Place, count: usize) -> anyhow::Result<Value>
 }
 
 /// Measures the stored bytes per finished approval, including events.
-pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> {
-    let Place::Sqlite { .. } = place else {
+pub(super) async fn bytes(location: &StoreLocation, count: usize) -> anyhow::Result<Value> {
+    let StoreLocation::Sqlite { .. } = location else {
         return Ok(json!({"bench": "bytes", "skipped": "SQLite only"}));
     };
-    let gate = gate(place.open("bytes").await?)?;
+    let gate = gate(location.open("bytes").await?)?;
     finish_approvals(&gate, count).await?;
     drop(gate);
     // Closing the last connection checkpoints the WAL into the database file.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let size = |ending: &str| {
-        let mut path = place.file("bytes").into_os_string();
+        let mut path = location.file("bytes").into_os_string();
         path.push(ending);
         std::fs::metadata(path).map_or(0, |metadata| metadata.len())
     };
@@ -126,12 +126,12 @@ pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> 
 }
 
 /// Measures the first listing after a crash with many pending approvals, next to one with 50.
-pub(super) async fn recover(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
-    let Place::Sqlite { directory, .. } = place else {
+pub(super) async fn recover(location: &StoreLocation, args: &BenchArgs) -> anyhow::Result<Value> {
+    let StoreLocation::Sqlite { directory, .. } = location else {
         bail!("recover is for SQLite: give a directory with --on")
     };
     if args.die {
-        let gate = gate(place.open("recover").await?)?;
+        let gate = gate(location.open("recover").await?)?;
         fill_pending(&gate, args.rows).await?;
         // Not in the middle of the burst: the result would depend on the state of the WAL.
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -139,8 +139,8 @@ pub(super) async fn recover(place: &Place, args: &BenchArgs) -> anyhow::Result<V
         std::process::abort();
     }
     let (full, empty) = (
-        first_listings(place, directory, args.rows)?,
-        first_listings(place, directory, 50)?,
+        first_listings(location, directory, args.rows)?,
+        first_listings(location, directory, 50)?,
     );
     let (full, empty) = (full.await?, empty.await?);
     Ok(json!({
@@ -158,7 +158,7 @@ fn millis(duration: Duration) -> f64 {
 
 /// Lets a child fill the store and crash, then opens and lists it. Returns the median of five runs.
 fn first_listings<'a>(
-    place: &'a Place,
+    location: &'a StoreLocation,
     directory: &'a std::path::Path,
     rows: usize,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<Duration>> + 'a> {
@@ -177,7 +177,7 @@ fn first_listings<'a>(
                 bail!("the child did not die");
             }
             let started = Instant::now();
-            let store = place.reopen("recover").await?;
+            let store = location.reopen("recover").await?;
             let filter = Filter {
                 limit: Some(50),
                 ..Filter::pending()

@@ -10,9 +10,9 @@ use countersign::store::Store;
 use serde_json::{Value, json};
 
 use crate::load::{arguments, decision, gate, hold, submission};
-use crate::place::Place;
 use crate::raw::{cpu_time, parked_task_bytes, resident_bytes};
 use crate::report::report;
+use crate::store_location::StoreLocation;
 
 /// Maximum duration of a wait: longer than any benchmark.
 const LONG: Duration = Duration::from_secs(3600);
@@ -29,13 +29,13 @@ pub(super) async fn wake(store: Arc<dyn Store>, span: Duration) -> anyhow::Resul
 }
 
 /// Measures the time from the call of `decide` on one node to the waiting task on another, over a shared database.
-pub(super) async fn nodes(place: &Place, span: Duration) -> anyhow::Result<Value> {
-    if !matches!(place, Place::Postgres(_)) {
+pub(super) async fn nodes(location: &StoreLocation, span: Duration) -> anyhow::Result<Value> {
+    if !matches!(location, StoreLocation::Postgres(_)) {
         bail!("nodes share a PostgreSQL: give its URL with --on");
     }
     let (here, there) = (
-        gate(place.reopen("nodes").await?)?,
-        gate(place.reopen("nodes").await?)?,
+        gate(location.reopen("nodes").await?)?,
+        gate(location.reopen("nodes").await?)?,
     );
     let (_, whole, elapsed) = rounds(&here, &there, span).await?;
     Ok(report("nodes", whole, elapsed, json!({})))

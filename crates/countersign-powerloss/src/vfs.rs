@@ -65,10 +65,10 @@ unsafe impl Sync for Vfs {}
 struct File {
     base: ffi::sqlite3_file,
     // Made by `Box::into_raw`; null for a file that is on no disk.
-    place: *mut Place,
+    disk_file: *mut DiskFile,
 }
 
-struct Place {
+struct DiskFile {
     disk: Arc<Disk>,
     file: FileId,
 }
@@ -103,9 +103,9 @@ unsafe fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
 }
 
 /// Returns the file's disk and id, if it is on a disk.
-unsafe fn place<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a Place> {
+unsafe fn disk_file<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a DiskFile> {
     // SAFETY: `open` writes the pointer and `close` frees it; SQLite uses the file only in between.
-    unsafe { (*file.cast::<File>()).place.as_ref() }
+    unsafe { (*file.cast::<File>()).disk_file.as_ref() }
 }
 
 /// Calls a method of the wrapped file. Evaluates to `SQLITE_IOERR` if there is none.
@@ -153,7 +153,7 @@ unsafe extern "C" fn open(
     // SAFETY: SQLite passes `szOsFile` bytes. With null methods it does not close a file that failed to open.
     unsafe {
         (*file).pMethods = std::ptr::null();
-        (*file.cast::<File>()).place = std::ptr::null_mut();
+        (*file.cast::<File>()).disk_file = std::ptr::null_mut();
     }
     // SAFETY: a file name of SQLite, or null.
     let path = unsafe { path(name) };
@@ -177,9 +177,9 @@ unsafe extern "C" fn open(
     if let Some((disk, name, kind, is_new)) = found {
         match disk.open(&name, kind, is_new) {
             Ok(id) => {
-                let place = Box::new(Place { disk, file: id });
+                let disk_file = Box::new(DiskFile { disk, file: id });
                 // SAFETY: SQLite allocated the memory for this file.
-                unsafe { (*file.cast::<File>()).place = Box::into_raw(place) };
+                unsafe { (*file.cast::<File>()).disk_file = Box::into_raw(disk_file) };
             }
             Err(Off) => {
                 pass_on!(file, xClose);
@@ -221,9 +221,9 @@ unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: `open` made the pointer with `Box::into_raw`, and SQLite closes a file once.
     unsafe {
-        let place = std::mem::replace(&mut (*file.cast::<File>()).place, std::ptr::null_mut());
-        if !place.is_null() {
-            drop(Box::from_raw(place));
+        let disk_file = std::mem::replace(&mut (*file.cast::<File>()).disk_file, std::ptr::null_mut());
+        if !disk_file.is_null() {
+            drop(Box::from_raw(disk_file));
         }
     }
     pass_on!(file, xClose)
@@ -236,7 +236,7 @@ unsafe extern "C" fn read(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     // SAFETY: SQLite passes an open file.
-    if unsafe { place(file) }.is_some_and(|place| place.disk.is_off()) {
+    if unsafe { disk_file(file) }.is_some_and(|disk_file| disk_file.disk.is_off()) {
         return ffi::SQLITE_IOERR_READ;
     }
     pass_on!(file, xRead, to, amount, offset)
@@ -249,13 +249,13 @@ unsafe extern "C" fn write(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     // SAFETY: SQLite passes an open file.
-    if let Some(place) = unsafe { place(file) } {
+    if let Some(disk_file) = unsafe { disk_file(file) } {
         let (Ok(at), Ok(length)) = (usize::try_from(offset), usize::try_from(amount)) else {
             return ffi::SQLITE_IOERR_WRITE;
         };
         // SAFETY: `from` points to `amount` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
-        if place.disk.write(place.file, at, bytes).is_err() {
+        if disk_file.disk.write(disk_file.file, at, bytes).is_err() {
             return ffi::SQLITE_IOERR_WRITE;
         }
     }
@@ -264,9 +264,9 @@ unsafe extern "C" fn write(
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_int64) -> c_int {
     // SAFETY: SQLite passes an open file.
-    if let Some(place) = unsafe { place(file) } {
+    if let Some(disk_file) = unsafe { disk_file(file) } {
         let length = usize::try_from(size).unwrap_or(0);
-        if place.disk.truncate(place.file, length).is_err() {
+        if disk_file.disk.truncate(disk_file.file, length).is_err() {
             return ffi::SQLITE_IOERR_TRUNCATE;
         }
     }
@@ -275,8 +275,8 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_i
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite passes an open file.
-    match unsafe { place(file) } {
-        Some(place) => match place.disk.sync(place.file) {
+    match unsafe { disk_file(file) } {
+        Some(disk_file) => match disk_file.disk.sync(disk_file.file) {
             Ok(()) => ffi::SQLITE_OK,
             Err(Off) => ffi::SQLITE_IOERR_FSYNC,
         },
@@ -306,7 +306,7 @@ unsafe extern "C" fn file_control(
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: SQLite passes an open file.
-    let is_normal = unsafe { place(file) }.is_some_and(|place| place.disk.is_normal());
+    let is_normal = unsafe { disk_file(file) }.is_some_and(|disk_file| disk_file.disk.is_normal());
     // SAFETY: with this operation SQLite passes an array of three strings.
     if operation == ffi::SQLITE_FCNTL_PRAGMA && is_normal && unsafe { sets_sync(argument.cast()) } {
         // Report success without changing the setting.

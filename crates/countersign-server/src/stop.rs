@@ -27,7 +27,7 @@ impl Stop {
     }
 
     /// Waits for the next signal.
-    pub async fn told(&mut self) {
+    pub async fn next_signal(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

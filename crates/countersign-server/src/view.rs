@@ -18,7 +18,7 @@ pub use feed_event::FeedEventView;
 pub use make::{approval, description, passed_because, result, state};
 pub use moment::Moment;
 pub use outcome::Outcome;
-pub use value::{Shown, ValueView};
+pub use value::{RowWithFullText, ValueView};
 pub use working_folder::WorkingFolderView;
 
 use countersign::decision::Assurance;

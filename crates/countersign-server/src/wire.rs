@@ -47,7 +47,7 @@ pub struct Submit {
     /// The agent's explanation, shown separately as its claim.
     pub claim: Option<String>,
     /// Earlier messages, oldest first. Used to show a person where each value came from; not stored.
-    #[schema(value_type = Option<Vec<Said>>)]
+    #[schema(value_type = Option<Vec<ConversationMessage>>)]
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
 }
@@ -55,11 +55,12 @@ pub struct Submit {
 /// Message of a conversation.
 #[derive(Deserialize, ToSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
+#[schema(as = Said)]
 #[expect(
     dead_code,
     reason = "only its description is used; see `countersign::provenance::Message`"
 )]
-pub enum Said {
+pub enum ConversationMessage {
     /// Message by a person. `at` is its time in microseconds since 1970, needed to resolve words such as "tomorrow".
     User {
         /// Text of the message.
@@ -177,7 +178,7 @@ pub struct Ask {
     #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
     /// Earlier messages, oldest first. Used to show a person where each value came from; not stored.
-    #[schema(value_type = Option<Vec<Said>>)]
+    #[schema(value_type = Option<Vec<ConversationMessage>>)]
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
 }
@@ -404,7 +405,8 @@ pub struct Press {
 /// Message that was posted in a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Shown {
+#[schema(as = Shown)]
+pub struct PostedMessage {
     /// Id of the posted message.
     #[schema(value_type = Name)]
     pub message_id: String,

@@ -299,7 +299,7 @@ impl Gate {
             let arguments =
                 Arguments::parse(call.arguments.clone()).map_err(|problem| bad(problem.to_string()))?;
             if let Some(problem) = self.policy.too_many_secrets(tool.as_str(), arguments.as_bytes()) {
-                return Err(bad(problem.told()));
+                return Err(bad(problem.with_hint()));
             }
             let request = CallRequest {
                 tool: tool.as_str(),
@@ -333,7 +333,7 @@ impl Gate {
             });
         }
         match self.concealed(&held, None, seeds) {
-            Some(concealed) => Err(SubmitError::NotAskable(concealed.call, concealed.told())),
+            Some(concealed) => Err(SubmitError::NotAskable(concealed.call, concealed.with_hint())),
             None => Ok(held),
         }
     }
@@ -407,7 +407,7 @@ impl Gate {
             Err(problem) => return malformed(format!("the arguments are not acceptable: {problem}")),
         };
         if let Some(problem) = self.policy.too_many_secrets(tool.as_str(), arguments.as_bytes()) {
-            return forbidden(problem.told());
+            return forbidden(problem.with_hint());
         }
         let request = CallRequest {
             tool: tool.as_str(),
@@ -503,7 +503,7 @@ impl Gate {
         // INVARIANT: no card is shown on which a secret hides a value that the policy does not call secret.
         if let Some(concealed) = self.concealed(held, Some(position), seeds) {
             held.pop();
-            return forbidden(concealed.told());
+            return forbidden(concealed.with_hint());
         }
         Ok(Some(Ruled::Held(id)))
     }

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 
 use super::remote::is_passing;
 use super::server::{encode, unreadable};
-use super::{LocalDesk, RemoteDesk};
+use super::{LocalBackend, RemoteBackend};
 use crate::failure::Failure;
 use crate::view::FeedEventView;
 
@@ -72,7 +72,7 @@ impl Following<'_> {
 
 /// Event stream of a store.
 pub struct LocalFollowing<'d> {
-    backend: &'d LocalDesk,
+    backend: &'d LocalBackend,
     wanted: Wanted,
     changes: Changes,
     cursor: Cursor,
@@ -80,7 +80,10 @@ pub struct LocalFollowing<'d> {
 }
 
 impl<'d> LocalFollowing<'d> {
-    pub(super) async fn start(backend: &'d LocalDesk, wanted: Wanted) -> Result<LocalFollowing<'d>, Failure> {
+    pub(super) async fn start(
+        backend: &'d LocalBackend,
+        wanted: Wanted,
+    ) -> Result<LocalFollowing<'d>, Failure> {
         // Subscribe to changes before reading the position, so that no event in between is missed.
         let changes = backend.store().hub().changes();
         let cursor = backend.store().feed_end(&backend.tenant).await?;
@@ -140,7 +143,7 @@ impl<'d> LocalFollowing<'d> {
 
 /// Event stream of a server.
 pub struct RemoteFollowing<'d> {
-    backend: &'d RemoteDesk,
+    backend: &'d RemoteBackend,
     path: String,
     last: Option<String>,
     stream: Option<(StreamedResponse, EventReader)>,
@@ -150,7 +153,7 @@ pub struct RemoteFollowing<'d> {
 
 impl<'d> RemoteFollowing<'d> {
     pub(super) async fn start(
-        backend: &'d RemoteDesk,
+        backend: &'d RemoteBackend,
         wanted: Wanted,
     ) -> Result<RemoteFollowing<'d>, Failure> {
         let mut path = "/v1/events?".to_owned();

@@ -30,7 +30,7 @@ const RECORD_WITHIN: Duration = Duration::from_secs(10 * 60);
 const AGENT: &str = "command-line";
 
 /// Backend that works on the store directly.
-pub struct LocalDesk {
+pub struct LocalBackend {
     pub gate: Gate,
     /// Tenant of all operations.
     pub tenant: Tenant,
@@ -41,19 +41,19 @@ pub struct LocalDesk {
     groups: Vec<String>,
 }
 
-impl LocalDesk {
+impl LocalBackend {
     /// Opens the store and loads the policy. `missing` says whether a missing store is created.
-    pub async fn open(global: &Global, missing: Missing) -> Result<LocalDesk, Failure> {
-        LocalDesk::open_with(global, missing, Watch::Nobody, None).await
+    pub async fn open(global: &Global, missing: Missing) -> Result<LocalBackend, Failure> {
+        LocalBackend::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// Like [`LocalDesk::open`], for commands that wait for changes or run calls themselves.
+    /// Like [`LocalBackend::open`], for commands that wait for changes or run calls themselves.
     pub async fn open_with(
         global: &Global,
         missing: Missing,
         watch: Watch,
         executor: Option<CommandExecutor>,
-    ) -> Result<LocalDesk, Failure> {
+    ) -> Result<LocalBackend, Failure> {
         let tenant = tenant(global)?;
         // First the checks that do not touch the store.
         let mut loaded = policy::load(global.policy.as_deref())?;
@@ -68,7 +68,7 @@ impl LocalDesk {
         if let Some(sealer) = sealer {
             gate = gate.with_sealer(sealer);
         }
-        Ok(LocalDesk {
+        Ok(LocalBackend {
             gate,
             tenant,
             policy_file: loaded.file,

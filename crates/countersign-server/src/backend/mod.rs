@@ -12,8 +12,8 @@ mod server;
 mod translate;
 
 pub use follow::{Followed, Following, Wanted};
-pub use local::{LocalDesk, tenant};
-pub use remote::{RemoteDesk, check_one_place};
+pub use local::{LocalBackend, tenant};
+pub use remote::{RemoteBackend, check_one_place};
 pub use server::target as check_address;
 
 use std::sync::Arc;
@@ -43,9 +43,9 @@ use crate::view::{ApprovalView, PageView};
 /// Backend of a command.
 pub enum Backend {
     /// The store itself.
-    Local(Box<LocalDesk>),
+    Local(Box<LocalBackend>),
     /// A server, over its API.
-    Remote(RemoteDesk),
+    Remote(RemoteBackend),
 }
 
 /// Calls of one turn, to be proposed.
@@ -170,16 +170,16 @@ impl Backend {
         executor: Option<CommandExecutor>,
     ) -> Result<Backend, Failure> {
         match &global.server {
-            Some(url) => Ok(Backend::Remote(RemoteDesk::open(global, url, executor)?)),
+            Some(url) => Ok(Backend::Remote(RemoteBackend::open(global, url, executor)?)),
             None => {
-                let local = LocalDesk::open_with(global, missing, watch, executor).await?;
+                let local = LocalBackend::open_with(global, missing, watch, executor).await?;
                 Ok(Backend::Local(Box::new(local)))
             }
         }
     }
 
     /// Returns the local backend, or a usage error for `what`, which works only at the store.
-    pub fn at_store(self, what: &str) -> Result<LocalDesk, Failure> {
+    pub fn at_store(self, what: &str) -> Result<LocalBackend, Failure> {
         match self {
             Backend::Local(local) => Ok(*local),
             Backend::Remote(_) => {

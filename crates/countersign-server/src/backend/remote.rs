@@ -49,18 +49,18 @@ pub fn check_one_place(global: &Global) -> Result<(), Failure> {
 }
 
 /// Backend that works through a server.
-pub struct RemoteDesk {
+pub struct RemoteBackend {
     pub(super) server: Server,
     executor: Option<CommandExecutor>,
 }
 
-impl RemoteDesk {
+impl RemoteBackend {
     /// Prepares requests to the server; sends nothing yet.
     pub fn open(
         global: &Global,
         url: &str,
         executor: Option<CommandExecutor>,
-    ) -> Result<RemoteDesk, Failure> {
+    ) -> Result<RemoteBackend, Failure> {
         check_one_place(global)?;
         let is_other_tenant = global.tenant() != Tenant::single().as_str();
         if global.name.is_some() || !global.group.is_empty() || is_other_tenant {
@@ -68,7 +68,7 @@ impl RemoteDesk {
             return Err(Failure::usage(message).hint("leave out `--as`, `--group` and `--tenant`"));
         }
         let server = Server::new(url, credential::token(global)?)?;
-        Ok(RemoteDesk { server, executor })
+        Ok(RemoteBackend { server, executor })
     }
 
     /// Returns the server's version from its OpenAPI document.

@@ -110,7 +110,7 @@ async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
             () = talk.card_ends() => {}
         }
         talk.type_below(above.clone());
-        let sent = go_on(&mut reading, talk).await;
+        let sent = resume_while_typing(&mut reading, talk).await;
         talk.type_below(None);
         if let Some(line) = sent {
             return line;
@@ -119,7 +119,7 @@ async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
 }
 
 /// Continues the conversation while a line is being typed. Returns the line if it is finished first.
-async fn go_on(
+async fn resume_while_typing(
     mut reading: impl Future<Output = Result<Line, Failure>> + Unpin,
     talk: &mut Talk<'_>,
 ) -> Option<Result<Line, Failure>> {

@@ -6,7 +6,7 @@ use countersign::id::Person;
 use serde::Serialize;
 
 use crate::access::{Account, Link, address};
-use crate::backend::LocalDesk;
+use crate::backend::LocalBackend;
 use crate::cli::{Global, PersonCommand};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -19,8 +19,8 @@ const USUAL_SERVER: &str = "http://localhost:8787";
 
 pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -> Result<Exit, Failure> {
     let backend = match command {
-        PersonCommand::Add { .. } => LocalDesk::open(global, Missing::Create).await?,
-        _ => LocalDesk::open(global, Missing::Refuse).await?,
+        PersonCommand::Add { .. } => LocalBackend::open(global, Missing::Create).await?,
+        _ => LocalBackend::open(global, Missing::Refuse).await?,
     };
     match command {
         PersonCommand::Add { name, groups, admin } => add(&backend, &name, groups, admin, output).await,
@@ -77,7 +77,7 @@ fn person(name: &str) -> Result<Person, Failure> {
 }
 
 async fn add(
-    backend: &LocalDesk,
+    backend: &LocalBackend,
     name: &str,
     groups: Vec<String>,
     admin: bool,
@@ -98,7 +98,7 @@ fn print(account: &Account, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-async fn list(backend: &LocalDesk, output: &mut Output) -> Result<Exit, Failure> {
+async fn list(backend: &LocalBackend, output: &mut Output) -> Result<Exit, Failure> {
     let accounts = Account::list(backend.store(), &backend.tenant).await?;
     if output.is_json {
         output.json(&accounts.iter().map(view).collect::<Vec<_>>())?;
@@ -126,7 +126,12 @@ fn line(account: &Account) -> String {
     format!("{name}  {}", facts.join(" · "))
 }
 
-async fn link(backend: &LocalDesk, name: &str, server: &str, output: &mut Output) -> Result<Exit, Failure> {
+async fn link(
+    backend: &LocalBackend,
+    name: &str,
+    server: &str,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
     let person = person(name)?;
     let code = Link::make(backend.store(), &backend.tenant, person).await?;
     let url = format!("{}/sign-in?code={code}", server.trim_end_matches('/'));

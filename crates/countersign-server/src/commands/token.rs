@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::name;
 use crate::access::{NewToken, Token};
-use crate::backend::{self, LocalDesk};
+use crate::backend::{self, LocalBackend};
 use crate::cli::{Global, TokenCommand};
 use crate::duration;
 use crate::failure::{Exit, Failure};
@@ -66,7 +66,7 @@ fn view(id: &str, token: &Token, text: Option<&str>) -> TokenView {
 }
 
 async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<Exit, Failure> {
-    let backend = LocalDesk::open(global, Missing::Create).await?;
+    let backend = LocalBackend::open(global, Missing::Create).await?;
     let minted = new.mint(backend.store()).await?;
     if output.is_json {
         output.json(&view(&minted.id, &minted.token, Some(&minted.text)))?;
@@ -84,7 +84,7 @@ async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<E
 }
 
 async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
-    let backend = LocalDesk::open(global, Missing::Refuse).await?;
+    let backend = LocalBackend::open(global, Missing::Refuse).await?;
     let tokens = Token::list(backend.store(), &backend.tenant).await?;
     if output.is_json {
         let views: Vec<TokenView> = tokens.iter().map(|(id, token)| view(id, token, None)).collect();
@@ -115,7 +115,7 @@ async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 async fn revoke(global: &Global, id: &str, output: &mut Output) -> Result<Exit, Failure> {
-    let backend = LocalDesk::open(global, Missing::Refuse).await?;
+    let backend = LocalBackend::open(global, Missing::Refuse).await?;
     let token = Token::revoke(backend.store(), &backend.tenant, id).await?;
     match output.is_json {
         true => output.json(&view(id, &token, None))?,

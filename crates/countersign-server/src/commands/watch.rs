@@ -49,7 +49,7 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
 
 /// Formats an event: `09:41:07  9a8b7c6d  proposed          agent:crm  Create contact Maria Garcia`.
 async fn line(backend: &Backend, happening: &FeedEventView) -> Result<String, Failure> {
-    let (word, mut detail) = history::told(&happening.event, &happening.by);
+    let (word, mut detail) = history::describe_event(&happening.event, &happening.by);
     // The description is printed once, with the proposal.
     if word == "proposed"
         && let Some(approval) = backend.approval(happening.approval).await?

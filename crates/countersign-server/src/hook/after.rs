@@ -18,7 +18,7 @@ const OTHER_ARGUMENTS: &str = "the coding agent reports this call with other arg
 /// what the person should be told about the outcome, if anything.
 pub async fn record(hook: &Hook<'_>, end: &After) -> Result<Option<&'static str>, Failure> {
     let kept = HookState::open(hook)?;
-    let Some((call, started)) = kept.started(&end.place) else {
+    let Some((call, started)) = kept.started(&end.identity) else {
         return Ok(None);
     };
     let is_other = started.arguments.is_some() && started.arguments != end.arguments;
@@ -32,6 +32,6 @@ pub async fn record(hook: &Hook<'_>, end: &After) -> Result<Option<&'static str>
         None => Backend::open(hook.global, Missing::Refuse).await?,
     };
     backend.finish(call, &started.permit, outcome).await?;
-    kept.ended(&end.place);
+    kept.ended(&end.identity);
     Ok(told)
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::Dialect;
-use super::event::Place;
+use super::event::CallIdentity;
 use crate::failure::Failure;
 use crate::output::once;
 
@@ -50,7 +50,7 @@ pub enum Answer {
 /// A call that is recorded as started, but not yet allowed to the coding agent.
 pub struct Unsent {
     /// Identifies the call in the hook state.
-    pub place: Place,
+    pub identity: CallIdentity,
     pub call: CallId,
     /// Permit that is needed to record the outcome.
     pub permit: String,

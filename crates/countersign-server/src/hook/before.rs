@@ -47,7 +47,7 @@ const OTHER_FOLDER: &str = "the approval is not for this working folder. Nothing
 /// Proposes a call, waits for a person if it is held, and returns the answer.
 pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
     let kept = HookState::open(hook)?;
-    if kept.was_started(&call.place) {
+    if kept.was_started(&call.identity) {
         return Ok(deny(STARTED));
     }
     let backend = Backend::open_with(hook.global, Missing::Create, Watch::Others, None).await?;
@@ -179,13 +179,13 @@ fn pass(kept: &HookState, call: &Before, started: Option<HostPermit>) -> Result<
         return Ok(Answer::Pass(None));
     };
     let unsent = Unsent {
-        place: call.place.clone(),
+        identity: call.identity.clone(),
         call: started.id.parse().map_err(|_| not_understood())?,
         permit: started.permit.clone(),
         limit: started.limit,
     };
     kept.pass(
-        &call.place,
+        &call.identity,
         &Started {
             call: started.id,
             permit: started.permit,
@@ -206,7 +206,7 @@ pub async fn record_late(hook: &Hook<'_>, unsent: &Unsent) -> Result<(), Failure
     let why = "not run: its time was over before the coding agent could be told";
     let outcome = Outcome::NotSent(why.to_owned());
     backend.finish(unsent.call, &unsent.permit, outcome).await?;
-    HookState::open(hook)?.ended(&unsent.place);
+    HookState::open(hook)?.ended(&unsent.identity);
     Ok(())
 }
 
@@ -311,7 +311,7 @@ async fn start(
         return Ok(Some(deny(&why_not(approval, held))));
     }
     if held.state != CallState::Released {
-        let why = match kept.was_started(&call.place) {
+        let why = match kept.was_started(&call.identity) {
             true => STARTED,
             false => "the approval was used by the same call elsewhere; make the call again",
         };
@@ -331,11 +331,11 @@ async fn start(
     if let Some(problem) = shown.changed(runs, Vec::new()).await {
         return Ok(Some(deny(problem)));
     }
-    let mut place = call.place.clone();
+    let mut identity = call.identity.clone();
     if let Some(arguments) = held.argument_bytes().filter(|_| held.edited) {
-        place.values = values(&String::from_utf8_lossy(&arguments));
+        identity.values = values(&String::from_utf8_lossy(&arguments));
     }
-    let Some(taken) = kept.take(&place)? else {
+    let Some(taken) = kept.take(&identity)? else {
         return Ok(Some(deny(STARTED)));
     };
     let id = CallId {
@@ -361,7 +361,7 @@ async fn start(
     };
     taken.write(&permit);
     let unsent = Unsent {
-        place,
+        identity,
         call: id,
         permit: permit.permit,
         limit: started.limit,

@@ -38,7 +38,7 @@ pub enum Event {
 }
 
 pub struct Before {
-    pub place: Place,
+    pub identity: CallIdentity,
     pub tool: ToolName,
     /// Arguments as the exact bytes of the event.
     pub arguments: Arguments,
@@ -55,7 +55,7 @@ pub struct Before {
 }
 
 pub struct After {
-    pub place: Place,
+    pub identity: CallIdentity,
     /// Hash of the arguments that the coding agent says it used; `None` if it does not say.
     pub arguments: Option<String>,
     pub outcome: Outcome,
@@ -63,7 +63,7 @@ pub struct After {
 
 /// Identifies a call in both of its events, the one before it and the one after it.
 #[derive(Clone)]
-pub struct Place {
+pub struct CallIdentity {
     pub session: String,
     /// Call id, if the coding agent sends one.
     pub id: Option<String>,
@@ -115,8 +115,8 @@ impl Event {
 
 impl Input<'_> {
     fn before(self, dialect: Dialect, bytes: &[u8]) -> Result<Before, Failure> {
-        let place = self.place(dialect)?;
-        let tool = ToolName::new(place.tool.as_str()).map_err(|problem| bad(&problem.to_string()))?;
+        let identity = self.identity(dialect)?;
+        let tool = ToolName::new(identity.tool.as_str()).map_err(|problem| bad(&problem.to_string()))?;
         let input = self.tool_input.ok_or_else(|| bad("it has no `tool_input`"))?;
         // INVARIANT: these are the bytes of `tool_input` from the event, never a re-serialised value.
         let arguments = Arguments::parse(input.get().as_bytes())
@@ -130,7 +130,7 @@ impl Input<'_> {
             None => self.session_id.clone(),
         };
         let named = |problem: countersign::id::BadName| bad(&problem.to_string());
-        let key = match (&place.id, dialect) {
+        let key = match (&identity.id, dialect) {
             (Some(id), _) => Hash::of(format!("{}\n{id}", self.session_id).as_bytes()),
             // Gemini CLI's events contain a timestamp, so identical bytes are the same event.
             (None, Dialect::Gemini) => Hash::of(bytes),
@@ -143,13 +143,13 @@ impl Input<'_> {
             run: Run::new(self.session_id).map_err(named)?,
             key: format!("hook-{}-{key}", dialect.as_str()),
             asks: matches!(self.permission_mode.as_deref(), Some("default" | "plan")),
-            place,
+            identity,
             working_folder: Arc::new(working_folder),
         })
     }
 
     fn after(self, dialect: Dialect) -> Result<After, Failure> {
-        let place = self.place(dialect)?;
+        let identity = self.identity(dialect)?;
         let answer = self.tool_response.map_or("null", RawValue::get);
         let outcome = match (self.error, self.is_interrupt) {
             (Some(_), Some(true)) => Outcome::Unknown("it was interrupted".to_owned()),
@@ -158,13 +158,13 @@ impl Input<'_> {
             (None, _) => Outcome::succeeded(kept(answer)),
         };
         Ok(After {
-            place,
+            identity,
             arguments: self.tool_input.map(|input| values_hash(input.get())),
             outcome,
         })
     }
 
-    fn place(&self, dialect: Dialect) -> Result<Place, Failure> {
+    fn identity(&self, dialect: Dialect) -> Result<CallIdentity, Failure> {
         let tool = self
             .tool_name
             .clone()
@@ -173,7 +173,7 @@ impl Input<'_> {
             (Dialect::Gemini, Some(input)) => values(input.get()),
             _ => String::new(),
         };
-        Ok(Place {
+        Ok(CallIdentity {
             session: self.session_id.clone(),
             id: self.tool_use_id.clone(),
             tool,

@@ -12,7 +12,7 @@ use countersign::id::{ApprovalId, CallId};
 use serde::{Deserialize, Serialize};
 
 use super::Hook;
-use super::event::{Before, Place};
+use super::event::{Before, CallIdentity};
 use crate::failure::Failure;
 use crate::{private_file, regular, store};
 
@@ -95,9 +95,9 @@ impl HookState {
     }
 
     /// Reserves a call before it is started. Returns `None` if the call was reserved before.
-    pub fn take(&self, place: &Place) -> Result<Option<Taken>, Failure> {
+    pub fn take(&self, identity: &CallIdentity) -> Result<Option<Taken>, Failure> {
         self.tidy();
-        let file = self.started_file(place);
+        let file = self.started_file(identity);
         match private_file::write_new(&file, b"") {
             Ok(()) => Ok(Some(Taken(file))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
@@ -107,15 +107,16 @@ impl HookState {
 
     /// Saves the permit of a call that passes. It replaces the permit of an earlier call that never reported its
     /// outcome.
-    pub fn pass(&self, place: &Place, started: &Started) -> Result<(), Failure> {
+    pub fn pass(&self, identity: &CallIdentity, started: &Started) -> Result<(), Failure> {
         self.tidy();
         let text = serde_json::to_vec(started).map_err(|error| unusable(&error.to_string()))?;
-        private_file::replace(&self.started_file(place), &text).map_err(|error| unusable(&error.to_string()))
+        private_file::replace(&self.started_file(identity), &text)
+            .map_err(|error| unusable(&error.to_string()))
     }
 
     /// Returns the permit of a call that a hook started.
-    pub fn started(&self, place: &Place) -> Option<(CallId, Started)> {
-        let text = regular::read(&self.started_file(place), LARGEST).ok()?;
+    pub fn started(&self, identity: &CallIdentity) -> Option<(CallId, Started)> {
+        let text = regular::read(&self.started_file(identity), LARGEST).ok()?;
         let started: Started = serde_json::from_slice(&text).ok()?;
         let call = started.call.parse().ok()?;
         Some((call, started))
@@ -123,19 +124,19 @@ impl HookState {
 
     /// Returns true if this call was started before, even if it has ended. Always false for calls that passed, because
     /// the store tracks those.
-    pub fn was_started(&self, place: &Place) -> bool {
-        match self.started(place) {
+    pub fn was_started(&self, identity: &CallIdentity) -> bool {
+        match self.started(identity) {
             Some((_, started)) => !started.passed,
-            None => self.started_file(place).exists(),
+            None => self.started_file(identity).exists(),
         }
     }
 
     /// Notes that the outcome is recorded. For an approved call with an id, an empty file remains, so that the call is
     /// not started again.
-    pub fn ended(&self, place: &Place) {
-        let file = self.started_file(place);
-        let passed = self.started(place).is_some_and(|(_, started)| started.passed);
-        let _ = match place.id {
+    pub fn ended(&self, identity: &CallIdentity) {
+        let file = self.started_file(identity);
+        let passed = self.started(identity).is_some_and(|(_, started)| started.passed);
+        let _ = match identity.id {
             Some(_) if !passed => private_file::replace(&file, b""),
             _ => std::fs::remove_file(file),
         };
@@ -153,16 +154,16 @@ impl HookState {
         self.folder.join(format!("{}.waiting", name(&parts)))
     }
 
-    fn started_file(&self, place: &Place) -> PathBuf {
-        let which = match &place.id {
+    fn started_file(&self, identity: &CallIdentity) -> PathBuf {
+        let which = match &identity.id {
             Some(id) => id,
-            None => &place.values,
+            None => &identity.values,
         };
         let parts = [
             self.backend.as_bytes(),
             self.agent.as_bytes(),
-            place.session.as_bytes(),
-            place.tool.as_bytes(),
+            identity.session.as_bytes(),
+            identity.tool.as_bytes(),
             which.as_bytes(),
         ];
         self.folder.join(format!("{}.started", name(&parts)))

@@ -177,7 +177,7 @@ pub async fn undo(
     Body(body): Body<UndoBody>,
 ) -> Answer<Response> {
     service::visible(&app, &caller, id.approval).await?;
-    let place = Place {
+    let fields = SubmissionFields {
         channel: body.channel,
         run: body.run_id,
         session: None,
@@ -185,7 +185,7 @@ pub async fn undo(
         conversation: None,
         key,
     };
-    let submission = place.submission(&caller, Vec::new())?;
+    let submission = fields.submission(&caller, Vec::new())?;
     let approval = app.gate.undo(submission, id).await?;
     app.metrics.proposed(&approval);
     let now = app.store().now().await?;
@@ -205,7 +205,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
         risk: risk.transpose()?,
         ttl: ask.ttl_ms.map(ttl).transpose()?,
     };
-    let place = Place {
+    let fields = SubmissionFields {
         channel: ask.channel,
         run: ask.run_id,
         session: ask.session,
@@ -222,7 +222,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
         secret: None,
         working_folder: None,
     };
-    Ok((place.submission(caller, vec![call])?, asking))
+    Ok((fields.submission(caller, vec![call])?, asking))
 }
 
 /// Parses `ttlMs`, which is a float because `2000.0` and `2000` are the same JSON number.
@@ -237,7 +237,7 @@ fn ttl(millis: f64) -> Answer<Duration> {
 }
 
 fn submission(caller: &Caller, body: Submit, key: Option<Key>) -> Answer<Submission> {
-    let place = Place {
+    let fields = SubmissionFields {
         channel: body.channel,
         run: body.run_id,
         session: body.session,
@@ -246,7 +246,7 @@ fn submission(caller: &Caller, body: Submit, key: Option<Key>) -> Answer<Submiss
         key,
     };
     let calls = body.calls.into_iter().map(call).collect::<Result<_, _>>()?;
-    place.submission(caller, calls)
+    fields.submission(caller, calls)
 }
 
 fn call(call: SubmitCall) -> Answer<SubmittedCall> {
@@ -269,7 +269,7 @@ fn call(call: SubmitCall) -> Answer<SubmittedCall> {
 }
 
 /// Fields of a proposal that do not describe its calls, as the body gives them.
-struct Place {
+struct SubmissionFields {
     channel: Option<String>,
     run: Option<String>,
     session: Option<String>,
@@ -278,7 +278,7 @@ struct Place {
     key: Option<Key>,
 }
 
-impl Place {
+impl SubmissionFields {
     /// Builds the submission.
     ///
     /// INVARIANT: agent, requester and person are taken from the credential, never from the body (X41).

@@ -22,7 +22,8 @@ use crate::service::is_visible;
 use crate::view;
 use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, QueryParams, scope};
 use crate::wire::{
-    ErrorView, HeardView, PendingQuery, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery,
+    ErrorView, HeardView, PendingQuery, PendingView, PostedMessage, Press, PromptView, ReplyBody,
+    TranscriptQuery,
 };
 
 /// Number of approvals in a transcript.
@@ -128,7 +129,7 @@ pub async fn press(
 ///
 /// Call this after posting a card, with the id of the message. A yes counts only for the card that was shown last, and
 /// only if all of it was shown.
-#[utoipa::path(post, path = "/v1/channels/{channel}/shown", tag = "channels", request_body = Shown,
+#[utoipa::path(post, path = "/v1/channels/{channel}/shown", tag = "channels", request_body = PostedMessage,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
     responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
@@ -136,7 +137,7 @@ pub async fn say_shown(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Reply>,
     Id(channel): Id<Channel>,
-    Body(body): Body<Shown>,
+    Body(body): Body<PostedMessage>,
 ) -> Answer<Json<PendingView>> {
     let message = key(body.message_id)?;
     let pending = app.store().pending_in(&caller.tenant, &channel).await?;
@@ -202,11 +203,11 @@ pub async fn pending(
 ///
 /// Contains one tool call and exactly one result for every call that was held in this conversation, oldest first, as
 /// messages in the format `anthropic` (the default) or `openai`. Limited to the newest hundred approvals.
-#[utoipa::path(get, path = "/v1/channels/{channel}/transcript", tag = "channels",
+#[utoipa::path(get, path = "/v1/channels/{channel}/transcript", operation_id = "told", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), TranscriptQuery),
     security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
     responses((status = 200, body = Vec<serde_json::Value>), (status = "default", body = ErrorView)))]
-pub async fn told(
+pub async fn read_transcript(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Converse>,
     Id(channel): Id<Channel>,

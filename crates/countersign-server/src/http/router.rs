@@ -44,7 +44,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(channels::press))
         .routes(routes!(channels::say_shown))
         .routes(routes!(channels::pending))
-        .routes(routes!(channels::told))
+        .routes(routes!(channels::read_transcript))
         .routes(routes!(events::follow))
         .routes(routes!(agents::say))
         .routes(routes!(agents::session))

@@ -39,7 +39,8 @@ pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool
     if typed == line_breaks(&field(proposed, &is_secret)) {
         return Ok(Choice::Approve);
     }
-    let edited = Arguments::parse(typed.clone().into_bytes()).map_err(|problem| told(&typed, problem))?;
+    let edited =
+        Arguments::parse(typed.clone().into_bytes()).map_err(|problem| describe_problem(&typed, problem))?;
     let kept = kept(proposed, &typed, is_secret)?;
     if kept.is_empty() {
         return Ok(Choice::Edit(edited));
@@ -104,7 +105,7 @@ fn line_breaks(text: &str) -> String {
 }
 
 /// Describes a JSON error with its line and column.
-fn told(typed: &str, problem: Malformed) -> String {
+fn describe_problem(typed: &str, problem: Malformed) -> String {
     let before = typed.get(..problem.at).unwrap_or(typed);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;

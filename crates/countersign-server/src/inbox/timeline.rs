@@ -5,7 +5,7 @@ use countersign::id::{Actor, ApprovalId};
 use countersign::time::Time;
 use serde::Serialize;
 
-use super::card::{Moment, Place, shown, surface_words as place};
+use super::card::{ApprovalLink, Moment, shown, surface_words};
 
 /// Line of the history.
 #[derive(Debug, Serialize)]
@@ -19,7 +19,7 @@ pub struct Line {
     what: &'static str,
     words: String,
     /// Related approval.
-    other: Option<Place>,
+    other: Option<ApprovalLink>,
     link: String,
 }
 
@@ -39,7 +39,7 @@ pub fn lines(events: &[Event], now: Time) -> Vec<Line> {
             is_agent,
             what: event.what.as_str(),
             words,
-            other: other.map(|id| Place {
+            other: other.map(|id| ApprovalLink {
                 id: id.to_string(),
                 short: id.short(),
             }),
@@ -68,7 +68,7 @@ fn words(event: &Event) -> (String, Option<ApprovalId>) {
             surface,
             ..
         } => {
-            let mut text = format!("approved on {}", place(surface));
+            let mut text = format!("approved on {}", surface_words(surface));
             if let Some(granted) = calls {
                 text.push_str(&format!(", only {}", numbers(granted)));
             }
@@ -84,11 +84,11 @@ fn words(event: &Event) -> (String, Option<ApprovalId>) {
                 .map(|granted| format!(", only {}", numbers(granted)));
             alone(format!(
                 "endorsed it on {}{}; more people are needed",
-                place(surface),
+                surface_words(surface),
                 only.unwrap_or_default()
             ))
         }
-        EventKind::Denied { surface, .. } => alone(format!("denied on {}", place(surface))),
+        EventKind::Denied { surface, .. } => alone(format!("denied on {}", surface_words(surface))),
         EventKind::Expired => alone("expired: nobody decided in time".to_owned()),
         EventKind::Superseded { successor } => {
             ("a newer approval took its place:".to_owned(), Some(*successor))
@@ -105,7 +105,7 @@ fn words(event: &Event) -> (String, Option<ApprovalId>) {
             let reason = shown(reason).replace('_', " ");
             alone(format!(
                 "tried to {verb} on {}, refused: {reason}",
-                place(surface)
+                surface_words(surface)
             ))
         }
         EventKind::Started { call, .. } => alone(format!("call {call} started")),

@@ -143,24 +143,24 @@ impl Form {
         };
         let kept = large.or(call.result.as_deref()).unwrap_or_default();
         match call.state {
-            CallState::Succeeded | CallState::Undone => self.said(approval, call, kept),
-            CallState::Failed if call.was_not_sent() => self.told(approval),
+            CallState::Succeeded | CallState::Undone => self.tool_result(approval, call, kept),
+            CallState::Failed if call.was_not_sent() => self.transcript_result(approval),
             CallState::Failed => match pick(kept, [ERROR, "content"]) {
                 Ok([Some(error), _]) => wire::kept_error(&self.id, error.get().as_bytes()),
-                Ok([_, Some(_)]) => self.said(approval, call, kept),
-                _ => self.told(approval),
+                Ok([_, Some(_)]) => self.tool_result(approval, call, kept),
+                _ => self.transcript_result(approval),
             },
-            _ => self.told(approval),
+            _ => self.transcript_result(approval),
         }
     }
 
     /// Returns the tool's result, with the person's comment or edit appended as another text block.
-    fn said(&self, approval: &Approval, call: &Call, result: &[u8]) -> OneLine {
+    fn tool_result(&self, approval: &Approval, call: &Call, result: &[u8]) -> OneLine {
         let Ok([content, omitted]) = pick(result, ["content", "omitted"]) else {
-            return self.told(approval);
+            return self.transcript_result(approval);
         };
         if content.is_none() && omitted.is_some() {
-            return self.told(approval);
+            return self.transcript_result(approval);
         }
         if speaks_for_us(result) {
             return self.failure(SPOKE_FOR_US);
@@ -182,7 +182,7 @@ impl Form {
         wire::kept_result(&self.id, &splice(result, end..end, block.as_bytes()))
     }
 
-    fn told(&self, approval: &Approval) -> OneLine {
+    fn transcript_result(&self, approval: &Approval) -> OneLine {
         let exchanges = transcript::exchanges(approval, &Policy::empty());
         let told = exchanges.first().map(|exchange| &exchange.result);
         match told {

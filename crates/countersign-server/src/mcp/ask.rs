@@ -34,7 +34,7 @@ pub struct Question {
 
 /// The answer of the person at the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ElicitationAnswer {
     /// Yes.
     Allow,
     /// No, perhaps with a reason.
@@ -115,17 +115,17 @@ impl Relay {
         asked.answered();
         let said = match answer {
             Ok(frame) if began.elapsed() >= FASTEST => said(&frame),
-            _ => Said::Nothing,
+            _ => ElicitationAnswer::Nothing,
         };
         self.decide(approval, question.card.clone(), said).await;
     }
 
     /// Records the answer to a question that showed this card.
-    pub(super) async fn decide(&self, approval: &Approval, card: WholeCard, said: Said) {
+    pub(super) async fn decide(&self, approval: &Approval, card: WholeCard, said: ElicitationAnswer) {
         let (verdict, comment) = match said {
-            Said::Allow => (Verdict::Approve, None),
-            Said::Deny(reason) => (Verdict::Deny, reason),
-            Said::Nothing => return,
+            ElicitationAnswer::Allow => (Verdict::Approve, None),
+            ElicitationAnswer::Deny(reason) => (Verdict::Deny, reason),
+            ElicitationAnswer::Nothing => return,
         };
         // The question may have been sent before the gateway restarted with stricter settings.
         if !self.may_ask_about(approval) {
@@ -217,31 +217,31 @@ pub fn form(approval: &Approval, question: &str) -> String {
     .to_string()
 }
 
-fn said(frame: &Frame) -> Said {
-    frame.part(&frame.result).map_or(Said::Nothing, read)
+fn said(frame: &Frame) -> ElicitationAnswer {
+    frame.part(&frame.result).map_or(ElicitationAnswer::Nothing, read)
 }
 
 /// Reads an elicitation's result.
-pub fn read(result: &[u8]) -> Said {
+pub fn read(result: &[u8]) -> ElicitationAnswer {
     let string = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
     let Ok([action, content]) = pick(result, ["action", "content"]) else {
-        return Said::Nothing;
+        return ElicitationAnswer::Nothing;
     };
     match string(action).as_deref() {
-        Some("decline") => Said::Deny(None),
+        Some("decline") => ElicitationAnswer::Deny(None),
         Some("accept") => {
             let content = content.map_or("{}", RawValue::get);
             let Ok([decision, reason]) = pick(content.as_bytes(), ["decision", "reason"]) else {
-                return Said::Nothing;
+                return ElicitationAnswer::Nothing;
             };
             match string(decision).as_deref() {
-                Some("allow") => Said::Allow,
-                Some("deny") => Said::Deny(string(reason).filter(|reason| !reason.is_empty())),
-                _ => Said::Nothing,
+                Some("allow") => ElicitationAnswer::Allow,
+                Some("deny") => ElicitationAnswer::Deny(string(reason).filter(|reason| !reason.is_empty())),
+                _ => ElicitationAnswer::Nothing,
             }
         }
         // Closed without a choice: the approval can still be decided elsewhere.
-        _ => Said::Nothing,
+        _ => ElicitationAnswer::Nothing,
     }
 }
 
@@ -251,21 +251,23 @@ mod tests {
 
     #[test]
     fn only_a_plain_choice_decides() {
-        let check = |result: &str, expected: Said| assert_eq!(read(result.as_bytes()), expected, "{result}");
+        let check = |result: &str, expected: ElicitationAnswer| {
+            assert_eq!(read(result.as_bytes()), expected, "{result}")
+        };
         check(
             r#"{"action":"accept","content":{"decision":"allow"}}"#,
-            Said::Allow,
+            ElicitationAnswer::Allow,
         );
         check(
             r#"{"action":"accept","content":{"decision":"deny"}}"#,
-            Said::Deny(None),
+            ElicitationAnswer::Deny(None),
         );
-        let why = Said::Deny(Some("why".to_owned()));
+        let why = ElicitationAnswer::Deny(Some("why".to_owned()));
         check(
             r#"{"action":"accept","content":{"decision":"deny","reason":"why"}}"#,
             why,
         );
-        check(r#"{"action":"decline"}"#, Said::Deny(None));
+        check(r#"{"action":"decline"}"#, ElicitationAnswer::Deny(None));
         for nothing in [
             r#"{"action":"cancel"}"#,
             r#"{"action":"accept"}"#,
@@ -276,7 +278,7 @@ mod tests {
             r#"{"action":"ACCEPT","content":{"decision":"allow"}}"#,
             "[]",
         ] {
-            check(nothing, Said::Nothing);
+            check(nothing, ElicitationAnswer::Nothing);
         }
     }
 

@@ -332,8 +332,12 @@ impl Gateway {
         if !is_fresh || !is_open || !was_decided_or_waits(&same) {
             return Ok(None);
         }
-        let told = self.gate.store().entry(Kind::Setting, &told(same.id)).await?;
-        Ok(told.is_none().then_some(same))
+        let answered = self
+            .gate
+            .store()
+            .entry(Kind::Setting, &answered_key(same.id))
+            .await?;
+        Ok(answered.is_none().then_some(same))
     }
 
     fn turn(&self, request: &ToolCallRequest) -> Arc<Turn> {
@@ -357,7 +361,7 @@ impl Gateway {
         let now = self.gate.store().now().await?;
         let entry = Entry {
             kind: Kind::Setting,
-            key: told(approval),
+            key: answered_key(approval),
             tenant: self.tenant.clone(),
             body: [].into(),
             version: 0,
@@ -459,7 +463,7 @@ impl Gateway {
     }
 }
 
-fn told(approval: ApprovalId) -> String {
+fn answered_key(approval: ApprovalId) -> String {
     format!("mcp/told/{approval}")
 }
 

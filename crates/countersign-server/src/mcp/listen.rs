@@ -81,7 +81,7 @@ pub async fn run(
     let serving = tokio::spawn(listener::listen(listener, routes, gateway.stopping.clone()));
     let mut lost = None;
     tokio::select! {
-        () = stop.told() => {}
+        () = stop.next_signal() => {}
         () = endpoint.end_idle_sessions() => {}
         error = gateway.store_fails() => lost = Some(error),
     }

@@ -208,7 +208,7 @@ where
     tokio::select! {
         () = gone => {}
         _ = &mut serving => {}
-        () = stop.told() => {}
+        () = stop.next_signal() => {}
         error = gateway.store_fails() => lost = Some(error),
     }
     gateway.stop().await;

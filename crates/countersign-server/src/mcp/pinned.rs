@@ -18,7 +18,7 @@ const HINT: &str = "The operator can read its definition and list it with `count
 
 /// How a tool appears in the client's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ToolAppearance {
     /// Listed as the server defines it.
     AsListed,
     /// Listed with this definition, which the gateway wrote.
@@ -29,14 +29,14 @@ pub enum Shown {
 
 /// Compares a tool's definition with the policy. If the policy pins no tool of the server, all its definitions are
 /// shown.
-pub fn shown(policy: &Policy, server: &str, tool: &str, definition: Option<Hash>) -> Shown {
+pub fn appearance(policy: &Policy, server: &str, tool: &str, definition: Option<Hash>) -> ToolAppearance {
     let qualified = format!("{server}/{tool}");
     match policy.pin(&qualified) {
-        Some(pin) if Some(pin) == definition => Shown::AsListed,
-        Some(_) => Shown::Noted(noted(tool, CHANGED)),
-        None if policy.lists(&qualified) || !policy.pins_tools_of(server) => Shown::AsListed,
-        None if is_plain(tool) => Shown::Noted(noted(tool, NEW)),
-        None => Shown::LeftOut,
+        Some(pin) if Some(pin) == definition => ToolAppearance::AsListed,
+        Some(_) => ToolAppearance::Noted(noted(tool, CHANGED)),
+        None if policy.lists(&qualified) || !policy.pins_tools_of(server) => ToolAppearance::AsListed,
+        None if is_plain(tool) => ToolAppearance::Noted(noted(tool, NEW)),
+        None => ToolAppearance::LeftOut,
     }
 }
 
@@ -68,12 +68,12 @@ mod tests {
         );
         let policy = Policy::parse(&text).unwrap();
         let check = |server: &str, tool: &str, definition, expected: &str| {
-            let found = match shown(&policy, server, tool, definition) {
-                Shown::AsListed => "as listed",
-                Shown::LeftOut => "left out",
-                Shown::Noted(text) if text.contains(CHANGED) => "changed",
-                Shown::Noted(text) if text.contains(NEW) => "new",
-                Shown::Noted(_) => "noted",
+            let found = match appearance(&policy, server, tool, definition) {
+                ToolAppearance::AsListed => "as listed",
+                ToolAppearance::LeftOut => "left out",
+                ToolAppearance::Noted(text) if text.contains(CHANGED) => "changed",
+                ToolAppearance::Noted(text) if text.contains(NEW) => "new",
+                ToolAppearance::Noted(_) => "noted",
             };
             assert_eq!(found, expected, "{server}/{tool}");
         };

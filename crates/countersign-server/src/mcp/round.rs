@@ -17,7 +17,7 @@ use countersign::time::Time;
 use serde_json::value::RawValue;
 
 use super::answer::Form;
-use super::ask::{self, FASTEST, Said};
+use super::ask::{self, ElicitationAnswer, FASTEST};
 use super::call::ToolCall;
 use super::frame::{pick, quote};
 use super::gateway::{ToolCallRequest, is_same};
@@ -95,7 +95,7 @@ impl Relay {
         let took = store.now().await?.as_micros().saturating_sub(began);
         let is_fast = u64::try_from(took).map_or(true, |took| Duration::from_micros(took) < FASTEST);
         let said = match is_fast {
-            true => Said::Nothing,
+            true => ElicitationAnswer::Nothing,
             false => ask::read(RawValue::get(answer).as_bytes()),
         };
         self.decide(approval, card, said).await;

@@ -1,6 +1,6 @@
 //! Shows what a call would change, and how a person edited it.
 
-use super::card::{Length, told};
+use super::card::{Length, result_text};
 use super::foreign::{Foreign, named, shown};
 use super::style::{self, paint};
 use crate::view::{BeforeView, ChangeView, ValueView};
@@ -16,11 +16,11 @@ pub fn changes(edits: &[ChangeView], before: Option<&BeforeView>, indent: &str, 
     let Some(before) = before else { return text };
     text.push_str(&list("would change", &before.changes, indent));
     let shown = match (&before.result, &before.values, length) {
-        (Some(result), _, Length::Whole) => Foreign::lines(&told(result)).mark(),
+        (Some(result), _, Length::Whole) => Foreign::lines(&result_text(result)).mark(),
         (None, Some(values), Length::Whole) if !values.is_empty() => {
             let line = |value: &ValueView| {
                 let name = value.name.as_deref().unwrap_or(&value.pointer);
-                format!("\n{indent}  {}", shown(&format!("{name}: {}", value.told())))
+                format!("\n{indent}  {}", shown(&format!("{name}: {}", value.card_text())))
             };
             values.iter().map(line).collect()
         }

@@ -15,7 +15,7 @@ use super::origin::{self, Marks};
 use super::style::{self, paint};
 use super::{before, once};
 use crate::duration;
-use crate::view::{ApprovalView, CallView, Outcome, Shown};
+use crate::view::{ApprovalView, CallView, Outcome, RowWithFullText};
 
 /// Longest result on a short card, in characters.
 const RESULT_CHARS: usize = 600;
@@ -48,7 +48,7 @@ pub fn card(approval: &ApprovalView, length: Length) -> String {
 /// Returns true if a card of this length leaves nothing out.
 pub fn is_whole(approval: &ApprovalView, length: Length) -> bool {
     let is_short =
-        |call: &CallView| call.before.is_none() && call.shown().iter().all(|shown| !shown.row.clipped);
+        |call: &CallView| call.before.is_none() && call.value_rows().iter().all(|shown| !shown.row.clipped);
     length == Length::Whole || approval.calls.iter().all(is_short)
 }
 
@@ -200,7 +200,7 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
         );
         return format!("{indent}  {}\n", paint(style::FAINT, &erased));
     }
-    let values = call.shown();
+    let values = call.value_rows();
     if values.is_empty() && call.arguments.is_none() {
         return format!(
             "{indent}  {}\n",
@@ -210,7 +210,7 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
     let is_whole = length == Length::Whole;
     let (table, whole): (Vec<Row>, HashMap<String, Option<String>>) = values
         .into_iter()
-        .map(|Shown { row, whole }| (row.clone(), (row.pointer, whole)))
+        .map(|RowWithFullText { row, whole }| (row.clone(), (row.pointer, whole)))
         .unzip();
     let mut table = table;
     let mut text = String::new();
@@ -290,7 +290,12 @@ fn is_lines(text: &str, full: bool) -> bool {
 }
 
 fn result(call: &CallView, indent: &str, length: Length) -> String {
-    let Some(told) = call.result.as_deref().map(told).filter(|told| !told.is_empty()) else {
+    let Some(result) = call
+        .result
+        .as_deref()
+        .map(result_text)
+        .filter(|text| !text.is_empty())
+    else {
         return String::new();
     };
     let label = match call.state {
@@ -301,12 +306,15 @@ fn result(call: &CallView, indent: &str, length: Length) -> String {
         Length::Short => RESULT_CHARS,
         Length::Whole => usize::MAX,
     };
-    let told = Foreign::clip(told.trim_end(), limit).mark();
-    format!("{indent}{} {told}\n", paint(style::STRONG, &format!("{label}:")))
+    let result = Foreign::clip(result.trim_end(), limit).mark();
+    format!(
+        "{indent}{} {result}\n",
+        paint(style::STRONG, &format!("{label}:"))
+    )
 }
 
 /// Converts a result to text: a JSON string without its quotes, any other JSON unchanged.
-pub fn told(result: &RawValue) -> String {
+pub fn result_text(result: &RawValue) -> String {
     serde_json::from_str(result.get()).unwrap_or_else(|_| result.get().to_owned())
 }
 

@@ -15,7 +15,7 @@ pub fn table(events: &[EventView]) -> String {
         let (word, detail) = event
             .event
             .as_deref()
-            .map(|what| told(what, &event.by))
+            .map(|what| describe_event(what, &event.by))
             .unwrap_or_default();
         text.push_str(&format!(
             "{:>3}  {}  {word:<16}{detail}  {}\n",
@@ -29,7 +29,7 @@ pub fn table(events: &[EventView]) -> String {
 
 /// Returns the event's name and details worth showing. An event from a newer server may be unknown: then only its name
 /// is returned.
-pub fn told(event: &RawValue, by: &str) -> (String, String) {
+pub fn describe_event(event: &RawValue, by: &str) -> (String, String) {
     #[derive(serde::Deserialize)]
     struct Named {
         what: String,

@@ -81,7 +81,7 @@ pub fn table(lines: &[Line], approval: Option<&ApprovalView>, width: Option<usiz
 }
 
 fn row(line: &Line) -> [Cell; 3] {
-    let told = |bytes: &[u8]| {
+    let result_text = |bytes: &[u8]| {
         Cell::foreign(Foreign::clip(
             String::from_utf8_lossy(bytes).trim_end(),
             RESULT_CHARS,
@@ -102,8 +102,8 @@ fn row(line: &Line) -> [Cell; 3] {
             style::OPEN,
             Cell::new("the same call passed before under this key; do not run it again"),
         ),
-        Ruling::Ran(Outcome::Succeeded(result)) => ("succeeded", style::GOOD, told(result)),
-        Ruling::Ran(Outcome::Failed(reason)) => ("failed", style::BAD, told(reason)),
+        Ruling::Ran(Outcome::Succeeded(result)) => ("succeeded", style::GOOD, result_text(result)),
+        Ruling::Ran(Outcome::Failed(reason)) => ("failed", style::BAD, result_text(reason)),
         Ruling::Ran(Outcome::NotSent(reason)) => ("not sent", style::BAD, says(reason)),
         Ruling::Ran(Outcome::Unknown(reason)) => ("unknown", style::BAD, says(reason)),
         Ruling::Held { summary, .. } => ("held", style::OPEN, says(summary)),

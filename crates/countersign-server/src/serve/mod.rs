@@ -185,7 +185,7 @@ impl Running {
             listener::serve(listener, tls, routes, limits, proxies, listening.stopping.clone()).await;
         });
         let ended = tokio::select! {
-            () = stop.told() => Ok(()),
+            () = stop.next_signal() => Ok(()),
             error = store::store_fails(app.store()) => Err(error),
         };
         match &ended {
@@ -206,7 +206,7 @@ impl Running {
             ended = tokio::time::timeout(RUNS_END_WITHIN, ending) => if ended.is_err() {
                 tracing::warn!("some calls are still running and will end as unknown");
             },
-            () = stop.told() => tracing::warn!("second signal: stopping at once"),
+            () = stop.next_signal() => tracing::warn!("second signal: stopping at once"),
         }
         let lost = self.keep_outcomes().await;
         keeping.abort();

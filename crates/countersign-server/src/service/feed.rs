@@ -145,22 +145,22 @@ pub async fn read(
 
 /// Cursor in the text form used as a server-sent event id: `TRANSACTION-SEQUENCE`, or `0` for the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(pub Cursor);
+pub struct StreamEventId(pub Cursor);
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StreamEventId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.0.transaction, self.0.sequence)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for StreamEventId {
     type Err = ();
-    fn from_str(text: &str) -> Result<Place, ()> {
+    fn from_str(text: &str) -> Result<StreamEventId, ()> {
         if text == "0" {
-            return Ok(Place(Cursor::default()));
+            return Ok(StreamEventId(Cursor::default()));
         }
         let (transaction, sequence) = text.split_once('-').ok_or(())?;
-        Ok(Place(Cursor {
+        Ok(StreamEventId(Cursor {
             transaction: transaction.parse().map_err(|_| ())?,
             sequence: sequence.parse().map_err(|_| ())?,
         }))

@@ -49,7 +49,7 @@ pub enum ValueType {
 }
 
 /// Row of a card, and the full text of its value where that may be shown. The full text is not escaped yet.
-pub struct Shown {
+pub struct RowWithFullText {
     /// Row as the card shows it, escaped.
     pub row: Row,
     /// Full value, unescaped. `None` for secrets.
@@ -58,7 +58,7 @@ pub struct Shown {
 
 impl CallView {
     /// Returns all values, in the order of the arguments; secrets are only marked.
-    pub fn shown(&self) -> Vec<Shown> {
+    pub fn value_rows(&self) -> Vec<RowWithFullText> {
         match (&self.values, self.argument_bytes()) {
             (Some(values), _) => values.iter().map(shown).collect(),
             (None, Some(bytes)) => with_whole(table(&bytes, &[], &[]), &bytes),
@@ -68,19 +68,19 @@ impl CallView {
 }
 
 /// Adds the full text to rows that are not secret.
-pub fn with_whole(rows: Vec<Row>, bytes: &[u8]) -> Vec<Shown> {
+pub fn with_whole(rows: Vec<Row>, bytes: &[u8]) -> Vec<RowWithFullText> {
     let leaves = json::leaves(bytes);
     let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
     let shown = |row: Row| {
         let leaf = leaves.get(row.pointer.as_str()).filter(|_| !row.hidden);
         let whole = leaf.map(|leaf| leaf.text().into_owned());
-        Shown { row, whole }
+        RowWithFullText { row, whole }
     };
     rows.into_iter().map(shown).collect()
 }
 
-impl From<Shown> for ValueView {
-    fn from(shown: Shown) -> ValueView {
+impl From<RowWithFullText> for ValueView {
+    fn from(shown: RowWithFullText) -> ValueView {
         let row = shown.row;
         ValueView {
             pointer: row.pointer,
@@ -95,7 +95,7 @@ impl From<Shown> for ValueView {
 
 impl ValueView {
     /// Returns the value as cards show it: escaped, and quoted if it could be mistaken for a value of another type.
-    pub fn told(&self) -> String {
+    pub fn card_text(&self) -> String {
         match self.kind.filter(|_| !self.hidden) {
             Some(kind) => display::value(kind, &self.value),
             None => escape(&self.value).into_owned(),
@@ -104,7 +104,7 @@ impl ValueView {
 }
 
 /// Escapes values again that came from another process.
-fn shown(value: &ValueView) -> Shown {
+fn shown(value: &ValueView) -> RowWithFullText {
     // Not quoted: the mark of a secret, and a value whose type an older server does not send.
     let as_kind = value.kind.filter(|_| !value.hidden).unwrap_or(Kind::Null);
     let (text, is_clipped) = clip_value(as_kind, &value.value, LONGEST);
@@ -118,7 +118,7 @@ fn shown(value: &ValueView) -> Shown {
         hidden: value.hidden,
         warnings: value.warnings.clone(),
     };
-    Shown {
+    RowWithFullText {
         whole: (!row.hidden).then(|| value.value.clone()),
         row,
     }

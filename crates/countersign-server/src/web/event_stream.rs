@@ -19,7 +19,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::{Answer, ApiError, App};
 use crate::access::Caller;
-use crate::service::{Happened, OpenStream, Place, Service, Watch, read_feed};
+use crate::service::{Happened, OpenStream, Service, StreamEventId, Watch, read_feed};
 use crate::view::FeedEventView;
 use crate::wire::EventsQuery;
 
@@ -37,15 +37,15 @@ pub async fn stream(
     open: OpenStream,
 ) -> Answer<Response> {
     let (tenant, watch) = (&caller.tenant, Watch::of(app.service(), caller));
-    let bad_place = || ApiError::bad_request("there is no event with this id");
-    let after = after.map(|text| text.parse::<Place>().map_err(|()| bad_place()));
-    let after = after.transpose()?.map(|Place(cursor)| cursor);
+    let bad_id = || ApiError::bad_request("there is no event with this id");
+    let after = after.map(|text| text.parse::<StreamEventId>().map_err(|()| bad_id()));
+    let after = after.transpose()?.map(|StreamEventId(cursor)| cursor);
     // Send the current position first, so that a client disconnected before the first event can resume.
-    let place = match after {
-        None => Some(Place(app.store().feed_end(tenant).await?)),
+    let first_id = match after {
+        None => Some(StreamEventId(app.store().feed_end(tenant).await?)),
         Some(_) => None,
     };
-    let place = place.map(|place| Sent::default().id(place.to_string()));
+    let first = first_id.map(|id| Sent::default().id(id.to_string()));
     // Subscribe before reading the missed events, so that none in between is lost.
     let live = app.feeds.listen(app.service(), tenant).await?;
     let following = Following {
@@ -54,7 +54,7 @@ pub async fn stream(
         filter,
         missed: after,
         given: after.unwrap_or_default(),
-        queue: place.into_iter().collect(),
+        queue: first.into_iter().collect(),
         live,
         is_over: false,
         _open: open,
@@ -213,7 +213,7 @@ fn sent(happened: &Happened) -> Option<Sent> {
     let data = serde_json::to_string(&view).ok()?;
     Some(
         Sent::default()
-            .id(Place(happened.cursor).to_string())
+            .id(StreamEventId(happened.cursor).to_string())
             .event(happened.event.what.as_str())
             .data(data),
     )

@@ -29,7 +29,7 @@ async fn history(fixture: &Fixture, arguments: &[&str], verdict: Verdict) -> Vec
     before
 }
 
-fn told(approval: &SharedApproval, before: &[SharedApproval]) -> Vec<String> {
+fn concerns_of(approval: &SharedApproval, before: &[SharedApproval]) -> Vec<String> {
     let history = History::of(before, None, &|_, pointer| pointer == "/secret");
     let found = history.concerns(approval, &approval.calls[0]);
     found.iter().map(ToString::to_string).collect()
@@ -39,8 +39,14 @@ fn told(approval: &SharedApproval, before: &[SharedApproval]) -> Vec<String> {
 async fn a_first_use_is_told_once() {
     let fixture = fixture();
     let first = fixture.propose(asks(1, "{}")).await;
-    assert_eq!(told(&first, &[]), ["this agent never asked for this tool before"]);
-    assert_eq!(told(&fixture.propose(asks(2, "{}")).await, &[first]), [""; 0]);
+    assert_eq!(
+        concerns_of(&first, &[]),
+        ["this agent never asked for this tool before"]
+    );
+    assert_eq!(
+        concerns_of(&fixture.propose(asks(2, "{}")).await, &[first]),
+        [""; 0]
+    );
 }
 
 #[tokio::test]
@@ -49,16 +55,16 @@ async fn x11_a_denial_is_remembered_for_an_hour() {
     let before = history(&fixture, &[r#"{"a":1}"#], Verdict::Deny).await;
     let same = fixture.propose(asks(2, r#"{"a":1}"#)).await;
     assert_eq!(
-        told(&same, &before),
+        concerns_of(&same, &before),
         ["the same call was denied within the last hour"]
     );
     assert_eq!(
-        told(&fixture.propose(asks(3, r#"{"a":2}"#)).await, &before),
+        concerns_of(&fixture.propose(asks(3, r#"{"a":2}"#)).await, &before),
         [""; 0]
     );
     fixture.advance(DENIAL_WINDOW);
     assert_eq!(
-        told(&fixture.propose(asks(4, r#"{"a":1}"#)).await, &before),
+        concerns_of(&fixture.propose(asks(4, r#"{"a":1}"#)).await, &before),
         [""; 0]
     );
 }
@@ -73,11 +79,11 @@ async fn x11_a_call_left_out_of_a_batch_counts_as_denied() {
     let before = [fixture.accept(sample::decide(&batch, choices)).await];
     let denied = "the same call was denied within the last hour";
     assert_eq!(
-        told(&fixture.propose(asks(2, r#"{"a":1}"#)).await, &before),
+        concerns_of(&fixture.propose(asks(2, r#"{"a":1}"#)).await, &before),
         [""; 0]
     );
     assert_eq!(
-        told(&fixture.propose(asks(3, r#"{"a":2}"#)).await, &before),
+        concerns_of(&fixture.propose(asks(3, r#"{"a":2}"#)).await, &before),
         [denied]
     );
 }
@@ -102,7 +108,7 @@ async fn what_was_asked_later_is_no_history() {
     let later = fixture.propose(asks(2, known)).await;
     let later = fixture.accept(sample::decide(&later, Verdict::Approve)).await;
     assert_eq!(
-        told(&early, &[later]),
+        concerns_of(&early, &[later]),
         ["this agent never asked for this tool before"]
     );
 }
@@ -116,7 +122,7 @@ async fn x16_a_value_that_looks_like_a_known_one_is_told() {
     let mut check = async |arguments: &str, expected: &[&str]| {
         n += 1;
         assert_eq!(
-            told(&fixture.propose(asks(n, arguments)).await, &before),
+            concerns_of(&fixture.propose(asks(n, arguments)).await, &before),
             expected,
             "{arguments}"
         );
@@ -143,14 +149,18 @@ async fn an_amount_far_outside_is_told() {
     .await;
     let far = fixture.propose(asks(4, r#"{"n":126}"#)).await;
     assert_eq!(
-        told(&far, &before),
+        concerns_of(&far, &before),
         ["/n is more than ten times the largest before, 12.5"]
     );
     assert_eq!(
-        told(&fixture.propose(asks(5, r#"{"n":125}"#)).await, &before),
+        concerns_of(&fixture.propose(asks(5, r#"{"n":125}"#)).await, &before),
         [""; 0]
     );
-    assert_eq!(told(&far, &before[..2]), [""; 0], "two numbers are no history");
+    assert_eq!(
+        concerns_of(&far, &before[..2]),
+        [""; 0],
+        "two numbers are no history"
+    );
 }
 
 #[tokio::test]
@@ -161,11 +171,14 @@ async fn x29_a_changed_definition_and_a_large_batch_are_told() {
     changed.calls[0].definition = crate::policy::Definition::Claimed(crate::hash::Hash::of(b"another"));
     let changed = fixture.propose(changed).await;
     assert_eq!(
-        told(&changed, &before),
+        concerns_of(&changed, &before),
         ["the tool has changed since it was last approved"]
     );
     let batch = fixture.propose(sample::batch(3, 6)).await;
-    assert_eq!(told(&batch, &before), ["6 calls at once; the most before were 1"]);
+    assert_eq!(
+        concerns_of(&batch, &before),
+        ["6 calls at once; the most before were 1"]
+    );
 }
 
 #[tokio::test]
@@ -175,7 +188,7 @@ async fn x12_a_start_without_a_known_end_is_told() {
     let before = fixture.accept(sample::decide(&first, Verdict::Approve)).await;
     let same = fixture.propose(asks(2, r#"{"b":"x","a":1.0}"#)).await;
     assert_eq!(
-        told(&same, std::slice::from_ref(&before)),
+        concerns_of(&same, std::slice::from_ref(&before)),
         [""; 0],
         "it has not started"
     );
@@ -198,7 +211,7 @@ async fn x12_a_start_without_a_known_end_is_told() {
         let before = [SharedApproval::from(started.clone())];
         let expected = format!("the same call was started at {at}, and its outcome is not known");
         let expected: &[String] = if is_told { &[expected] } else { &[] };
-        assert_eq!(told(&same, &before), expected, "{state:?}");
-        assert_eq!(told(&other, &before), [""; 0]);
+        assert_eq!(concerns_of(&same, &before), expected, "{state:?}");
+        assert_eq!(concerns_of(&other, &before), [""; 0]);
     }
 }

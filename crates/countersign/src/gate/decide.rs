@@ -236,7 +236,7 @@ impl Gate {
         if let Some(concealed) = self.concealed_by_edits(approval, choices, &revisions) {
             return Err(Refusal::BadEdit {
                 call: concealed.call,
-                reason: concealed.told(),
+                reason: concealed.with_hint(),
             });
         }
         let mut preview = edited(approval, choices, &revisions);
@@ -277,7 +277,7 @@ impl Gate {
         if let Some(concealed) = self.concealed_by_edits(&approval, choices, &revisions) {
             let refusal = Refusal::BadEdit {
                 call: concealed.call,
-                reason: concealed.told(),
+                reason: concealed.with_hint(),
             };
             return Ok(Err((Some(approval), refusal)));
         }
@@ -315,7 +315,7 @@ impl Gate {
             return Err(bad(reason.to_owned()));
         }
         if let Some(problem) = too_many(&self.policy.secrets_of(call), arguments.as_bytes()) {
-            return Err(bad(problem.told()));
+            return Err(bad(problem.with_hint()));
         }
         let proposed = Secrecy::of(call, &self.policy, &approval.salt);
         if let Some(place) = kept_at(arguments.as_bytes(), &proposed) {

@@ -85,7 +85,7 @@ impl Gate {
                 let digest = Some(pending.digest);
                 return self.answer(reply, Decision { digest, ..denial }).await;
             }
-            Reading::Other => return self.go_on(reply, pending).await,
+            Reading::Other => return self.handle_other_reply(reply, pending).await,
         };
         // A yes counts only for the card that its sender was shown completely.
         let is_pending = |card: &WholeCard| *card == WholeCard::shown(&pending);
@@ -111,7 +111,11 @@ impl Gate {
         })
     }
 
-    async fn go_on(&self, reply: Reply, pending: SharedApproval) -> Result<ReplyOutcome, StoreError> {
+    async fn handle_other_reply(
+        &self,
+        reply: Reply,
+        pending: SharedApproval,
+    ) -> Result<ReplyOutcome, StoreError> {
         if self.policy.channel().on_other == OnOther::Keep {
             return Ok(ReplyOutcome::Kept(pending));
         }

@@ -109,7 +109,7 @@ impl Gate {
                 approval: undoes.approval,
                 position: undoes.by(concealed.call).map_or(1, |call| call.position),
             };
-            return Err(SubmitError::NoUndo(call, concealed.told()));
+            return Err(SubmitError::NoUndo(call, concealed.with_hint()));
         }
         let propose = self.propose_command(submission, seeds, calls, Some(undoes));
         Ok(self.propose(propose).await?.approval)
@@ -132,7 +132,7 @@ impl Gate {
         let other = |problem: String| NoUndo::Other(problem);
         let arguments = Arguments::parse(arguments).map_err(|problem| other(problem.to_string()))?;
         if let Some(problem) = self.policy.too_many_secrets(&tool, arguments.as_bytes()) {
-            return Err(other(problem.told()));
+            return Err(other(problem.with_hint()));
         }
         let secrecy = Secrecy::of(done, &self.policy, &seeds.salt);
         let before = self.snapshot(tenant, &tool, &arguments).await;
@@ -172,7 +172,7 @@ impl Gate {
         let call = new.hold();
         let own = Secrecy::of(&call, &self.policy, &seeds.salt).with_values_of(&secrecy);
         match concealed([(&call, own)]) {
-            Some(concealed) => Err(other(concealed.told())),
+            Some(concealed) => Err(other(concealed.with_hint())),
             None => Ok(new),
         }
     }

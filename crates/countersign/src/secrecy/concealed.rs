@@ -52,13 +52,13 @@ impl Concealed {
     }
 
     /// Returns the message with a hint on what to do.
-    pub fn told(&self) -> String {
+    pub fn with_hint(&self) -> String {
         format!("{self}\nhint: {}", self.hint)
     }
 }
 
 /// A call as it is shown to a person.
-struct Shown<'c> {
+struct ShownCall<'c> {
     secrecy: Secrecy,
     /// Secrets in the arguments and in the snapshot, without those that an edit has replaced.
     secrets: BTreeSet<String>,
@@ -78,7 +78,7 @@ pub(crate) fn concealed_with<'c>(
     calls: impl IntoIterator<Item = (&'c Call, Secrecy)>,
     new: Option<u8>,
 ) -> Option<Concealed> {
-    let shown = calls.into_iter().map(|(call, secrecy)| Shown {
+    let shown = calls.into_iter().map(|(call, secrecy)| ShownCall {
         secrets: secrecy.values_in(
             [
                 Some(call.arguments.as_bytes()),
@@ -92,13 +92,13 @@ pub(crate) fn concealed_with<'c>(
         before: call.before.as_deref().map(|before| &*before.result),
         folder: call.working_folder.as_deref(),
     });
-    let shown: Vec<Shown<'_>> = shown.collect();
+    let shown: Vec<ShownCall<'_>> = shown.collect();
     if !shown.iter().any(|call| call.secrecy.knows_any()) {
         return None;
     }
     let in_all = shown.len();
     let numbered = || (1u8..).zip(&shown);
-    let whole = |call: &Shown<'_>| call.secrecy.has_any() && !call.before.is_none_or(has_places);
+    let whole = |call: &ShownCall<'_>| call.secrecy.has_any() && !call.before.is_none_or(has_places);
     if let Some((call, _)) = numbered().find(|(_, call)| whole(call)) {
         return Some(Concealed {
             call,
@@ -128,7 +128,7 @@ pub(crate) fn concealed_with<'c>(
                 1 => String::new(),
                 _ => format!(" of call {position}"),
             };
-            let holds = |(_, call): &(u8, &Shown<'_>)| call.secrecy.values.contains(secret);
+            let holds = |(_, call): &(u8, &ShownCall<'_>)| call.secrecy.values.contains(secret);
             let from = new.filter(|new| *new != position);
             let from = from.or_else(|| numbered().find(holds).map(|(from, _)| from));
             let secret = clip(&secret.place, PLACE_CHARS).to_string();
@@ -150,7 +150,7 @@ pub(crate) fn concealed_with<'c>(
 
 /// Returns the position of the first call with which the calls have more secrets than one card may have. A repeated
 /// value counts once.
-fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c Shown<'c>)>) -> Option<u8> {
+fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c ShownCall<'c>)>) -> Option<u8> {
     let mut seen = BTreeSet::new();
     for (position, call) in calls {
         seen.extend(call.secrets.iter().map(String::as_str));
@@ -161,7 +161,7 @@ fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c Shown<'c>)>) -> 
     None
 }
 
-impl Shown<'_> {
+impl ShownCall<'_> {
     /// Returns a secret that would hide part of this call, and a description of that part.
     fn hidden_by<'s>(&self, secrets: &'s Secrecy) -> Option<(&'s SecretValue, String)> {
         if secrets.values.is_empty() || self.secrecy.is_everything() {

@@ -3,11 +3,11 @@
 use countersign::store::Filter;
 
 use super::Finding;
-use crate::backend::RemoteDesk;
+use crate::backend::RemoteBackend;
 use crate::cli::Global;
 
 pub async fn look(global: &Global, url: &str) -> Vec<Finding> {
-    let backend = match RemoteDesk::open(global, url, None) {
+    let backend = match RemoteBackend::open(global, url, None) {
         Ok(backend) => backend,
         Err(failure) => return vec![Finding::failed("server", failure)],
     };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::POLICY;
-use crate::backend::LocalDesk;
+use crate::backend::LocalBackend;
 use crate::cli::{Global, HookInstall};
 use crate::failure::{Exit, Failure};
 use crate::hook::{self, Dialect, settings, splice};
@@ -112,7 +112,7 @@ async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>)
         policy: Some(PathBuf::from(file)),
         ..global.clone()
     };
-    let backend = match LocalDesk::open(&with_policy, Missing::Refuse).await {
+    let backend = match LocalBackend::open(&with_policy, Missing::Refuse).await {
         Err(failure) if failure.code == "no_store" => {
             return match options.policy_change {
                 true => Err(no_policy_to_change(global, options.dialect)),

@@ -19,7 +19,7 @@ use futures_util::stream::{self, unfold};
 
 use super::channels::prompt_with_buttons;
 use crate::access::Caller;
-use crate::service::agents::{LONGEST_MESSAGE, Said, Talk, card_key, listen};
+use crate::service::agents::{LONGEST_MESSAGE, PersonAction, Talk, card_key, listen};
 use crate::service::{Watch, random_id};
 use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, scope};
 use crate::wire::ErrorView;
@@ -74,11 +74,11 @@ pub async fn say(
                 None => random_id()?,
             };
             let (id, after) = (key(id)?, body.after.map(key).transpose()?);
-            (Said::Text { text, id, after }, Surface::Text)
+            (PersonAction::Text { text, id, after }, Surface::Text)
         }
         (None, Some(payload)) => {
             let only = body.calls;
-            (Said::Button { payload, only }, Surface::Button)
+            (PersonAction::Button { payload, only }, Surface::Button)
         }
         _ => return Err(ApiError::bad_request("send either `text` or `button`")),
     };

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::authority::why_not;
 use super::origin::Verdict;
 use super::value::{Values, values};
-use super::{Drawing, Measure, Place, shown, size};
+use super::{ApprovalLink, Drawing, Measure, shown, size};
 use crate::inbox::arguments::visible_lines;
 use crate::view::{ChangeView, before};
 
@@ -50,7 +50,7 @@ pub struct CallCard {
     /// True if the approver edited the arguments.
     pub is_edited: bool,
     pub result: Option<ResultCard>,
-    pub undone_by: Option<Place>,
+    pub undone_by: Option<ApprovalLink>,
     /// True if the call succeeded and can be undone.
     pub offers_undo: bool,
     /// True if the outcome is unknown and the viewer may reconcile it.
@@ -135,7 +135,7 @@ impl CallCard {
                 let all = approval.secrecy(drawing.policy);
                 result(&all.bytes(bytes))
             }),
-            undone_by: call.undone_by.map(|undo| Place {
+            undone_by: call.undone_by.map(|undo| ApprovalLink {
                 id: undo.approval.to_string(),
                 short: format!("{}.{}", undo.approval.short(), undo.position),
             }),

@@ -93,9 +93,9 @@ pub struct Card {
     /// Endorsements so far, if several people have to approve.
     pub endorsed: Vec<Endorsed>,
     pub ended: Option<Ended>,
-    pub undoes: Option<Place>,
-    pub replaces: Option<Place>,
-    pub superseded_by: Option<Place>,
+    pub undoes: Option<ApprovalLink>,
+    pub replaces: Option<ApprovalLink>,
+    pub superseded_by: Option<ApprovalLink>,
     /// True if the approval is pending and was proposed under a different policy than the current one.
     pub is_other_policy: bool,
 }
@@ -132,7 +132,7 @@ pub struct Endorsed {
 
 /// Link to another approval or one of its calls.
 #[derive(Debug, Serialize)]
-pub struct Place {
+pub struct ApprovalLink {
     pub id: String,
     pub short: String,
 }
@@ -227,12 +227,12 @@ impl Card {
             may: May::new(approval, decider),
             endorsed: endorsed(approval, now, decider, &secrecy),
             ended: (!is_pending).then(|| ended(approval, now, decider, &secrecy)),
-            undoes: approval.undoes.map(|undoes| Place {
+            undoes: approval.undoes.map(|undoes| ApprovalLink {
                 id: undoes.approval.to_string(),
                 short: undoes.short(),
             }),
-            replaces: approval.replaces.map(place),
-            superseded_by: approval.superseded_by.map(place),
+            replaces: approval.replaces.map(approval_link),
+            superseded_by: approval.superseded_by.map(approval_link),
             is_other_policy: is_pending && policy.may_hide_more(approval.policy),
         }
     }
@@ -288,8 +288,8 @@ pub fn order(approval: &Approval) -> (Reverse<Risk>, Time) {
     (Reverse(risk(approval)), approval.expires_at)
 }
 
-fn place(id: countersign::id::ApprovalId) -> Place {
-    Place {
+fn approval_link(id: countersign::id::ApprovalId) -> ApprovalLink {
+    ApprovalLink {
         id: id.to_string(),
         short: id.short(),
     }

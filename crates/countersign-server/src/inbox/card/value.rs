@@ -52,7 +52,7 @@ impl Measure {
 
 /// One value as shown.
 #[derive(Debug, Serialize)]
-pub struct Shown {
+pub struct CardValue {
     /// JSON pointer, escaped.
     #[serde(skip)]
     pointer: String,
@@ -78,7 +78,7 @@ pub struct Shown {
 /// Values of one call.
 #[derive(Debug, Default, Serialize)]
 pub struct Values {
-    pub shown: Vec<Shown>,
+    pub shown: Vec<CardValue>,
     /// Number of values not shown.
     pub more: usize,
     /// True if some value, or part of one, is neither shown nor expandable.
@@ -131,10 +131,10 @@ pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, m
         false => Vec::new(),
     };
     let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
-    let shown: Vec<Shown> = rows
+    let shown: Vec<CardValue> = rows
         .iter()
         .take(measure.rows)
-        .map(|row| Shown {
+        .map(|row| CardValue {
             mark: marks.map(|marks| Marked::new(marks.of(row), marks.voucher()).about(marks.name_of(row))),
             ..show(row, leaves.get(row.pointer.as_str()).copied(), measure)
         })
@@ -158,9 +158,9 @@ fn needs_text(row: &Row, measure: Measure) -> bool {
     !row.hidden && (row.clipped || row.value.len() > measure.chars || row.value.contains("\\u{a}"))
 }
 
-fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
+fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> CardValue {
     let text = leaf.filter(|_| needs_text(row, measure)).map(|leaf| leaf.text());
-    let mut shown = Shown {
+    let mut shown = CardValue {
         pointer: row.pointer.clone(),
         name: name(&row.name),
         text: row.value.clone(),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     /// Returns the name and the text as the template prints them.
-    fn printed(value: &Shown) -> (String, String) {
+    fn printed(value: &CardValue) -> (String, String) {
         let text = value.whole.clone().unwrap_or_else(|| value.text.clone());
         (value.name.clone(), text)
     }

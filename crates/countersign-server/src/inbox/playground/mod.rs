@@ -25,7 +25,7 @@ use super::session::{FRAGMENT, SignedIn};
 use super::{list, page};
 use crate::access::{Caller, Scope};
 use crate::service::agents::LONGEST_MESSAGE;
-use crate::service::agents::{News, Said, Talk, card_key};
+use crate::service::agents::{News, PersonAction, Talk, card_key};
 use crate::service::random_id;
 use crate::web::{Answer, ApiError, App};
 
@@ -146,7 +146,7 @@ pub async fn undo(
         approval: approval.id,
         position,
     };
-    let mut news = talk.say(app, Said::Undo(call), by)?;
+    let mut news = talk.say(app, PersonAction::Undo(call), by)?;
     if is_fragment {
         return Ok(Some(StatusCode::ACCEPTED.into_response()));
     }
@@ -227,7 +227,7 @@ fn try_to_say(
         false => format!("page-{}", message.key),
     };
     let after = Some(message.after).filter(|after| !after.is_empty());
-    let said = Said::Text {
+    let said = PersonAction::Text {
         text,
         id: Key::new(id)?,
         after: after.map(Key::new).transpose()?,

@@ -103,7 +103,7 @@ impl Multiplexer {
                 Next::Done
             }
             Kind::Notification { method } => {
-                self.told(&frame, &method, back).await;
+                self.handle_notification(&frame, &method, back).await;
                 Next::Done
             }
             Kind::Request { id, method } => {
@@ -126,7 +126,7 @@ impl Multiplexer {
         }
     }
 
-    async fn told(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) {
+    async fn handle_notification(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) {
         match method {
             "notifications/initialized" => self.initialized(frame.line.clone()).await,
             "notifications/cancelled" => self.cancelled(frame, back).await,

@@ -10,7 +10,7 @@ use super::Relay;
 use crate::mcp::builtin_tools;
 use crate::mcp::frame::{Frame, pick, span};
 use crate::mcp::one_line::OneLine;
-use crate::mcp::pinned::{self, Shown};
+use crate::mcp::pinned::{self, ToolAppearance};
 use crate::mcp::tools::{Listed, definition};
 use crate::mcp::wire;
 use crate::output;
@@ -85,18 +85,18 @@ impl Relay {
         definition: Option<Hash>,
     ) -> Option<Cow<'t, str>> {
         let server = &self.server;
-        let shown = pinned::shown(self.gateway.gate.policy(), &server.name, tool, definition);
-        if shown != Shown::AsListed && server.tools.is_news(tool) {
+        let appearance = pinned::appearance(self.gateway.gate.policy(), &server.name, tool, definition);
+        if appearance != ToolAppearance::AsListed && server.tools.is_news(tool) {
             output::beside(&format!(
                 "countersign: the client is not shown the definition of `{}/{}`: it is not one that the policy pins",
                 server.name,
                 tool.escape_default()
             ));
         }
-        match shown {
-            Shown::AsListed => Some(raw.get().into()),
-            Shown::Noted(text) => Some(text.into()),
-            Shown::LeftOut => None,
+        match appearance {
+            ToolAppearance::AsListed => Some(raw.get().into()),
+            ToolAppearance::Noted(text) => Some(text.into()),
+            ToolAppearance::LeftOut => None,
         }
     }
 }

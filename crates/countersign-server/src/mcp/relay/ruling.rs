@@ -124,7 +124,7 @@ impl Relay {
                 let _ = in_flight.back.send(no_round(form)).await;
                 return None;
             }
-            if let Some(answer) = self.go_on(&in_flight, &wanted).await {
+            if let Some(answer) = self.continue_call(&in_flight, &wanted).await {
                 let _ = in_flight.back.send(answer).await;
             }
             return None;
@@ -235,7 +235,7 @@ impl Relay {
 
     /// Continues an approved call that the server answered with a question. The request has an id of ours, so that no
     /// response to another request of the client can be taken for its own.
-    async fn go_on(&self, in_flight: &InFlightCall, rest: &Continuation) -> Option<OneLine> {
+    async fn continue_call(&self, in_flight: &InFlightCall, rest: &Continuation) -> Option<OneLine> {
         let (call, form) = (&in_flight.call, &in_flight.form);
         let params = String::from_utf8_lossy(&call.params);
         let answered = tokio::select! {

@@ -24,7 +24,7 @@ use crate::access::{Account, Speaker};
 pub use follow::follow;
 pub use listen::listen;
 pub use secret::TalkSecret;
-pub use talk::{Busy, News, Said, Talk, card_key};
+pub use talk::{Busy, News, PersonAction, Talk, card_key};
 
 use talk::Talks;
 

@@ -58,7 +58,7 @@ impl News {
 
 /// An action of a person in a talk.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum PersonAction {
     /// A message.
     Text {
         /// Text of the message.
@@ -162,7 +162,7 @@ impl Talk {
     pub fn say(
         &self,
         service: &Service,
-        said: Said,
+        said: PersonAction,
         by: Decider,
     ) -> Result<mpsc::Receiver<Arc<News>>, ServiceError> {
         let counted = service.limits.turn(&self.place.tenant, &by.person)?;
@@ -179,7 +179,7 @@ impl Talk {
             };
             teller.tell(News::Heard).await;
             match said {
-                Said::Text { text, id, after } => {
+                PersonAction::Text { text, id, after } => {
                     let message = Message {
                         tenant: talk.place.tenant.clone(),
                         channel: talk.place.channel.clone(),
@@ -196,7 +196,7 @@ impl Talk {
                     let ended = talk.go(&mut teller, hear).await;
                     teller.end(ended).await;
                 }
-                Said::Button { payload, only } => {
+                PersonAction::Button { payload, only } => {
                     let place = talk.place.clone();
                     let press = async |agent: Agent, listener: Listener| {
                         let of = Pressed::read(&payload).map(|pressed| pressed.approval);
@@ -210,7 +210,7 @@ impl Talk {
                     let ended = talk.go(&mut teller, press).await;
                     teller.end(ended).await;
                 }
-                Said::Undo(call) => {
+                PersonAction::Undo(call) => {
                     let place = talk.place.clone();
                     let undo = async |agent: Agent, listener: Listener| {
                         if !is_of(&agent, &place, Some(call.approval)).await? {

@@ -10,18 +10,18 @@ use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 
 /// Location of the measured store.
-pub(crate) enum Place {
+pub(crate) enum StoreLocation {
     Memory,
     Sqlite { directory: PathBuf, ours: bool },
     Postgres(String),
 }
 
-impl Place {
-    pub(crate) fn new(on: Option<&str>) -> anyhow::Result<Place> {
+impl StoreLocation {
+    pub(crate) fn new(on: Option<&str>) -> anyhow::Result<StoreLocation> {
         match on {
-            Some("memory") => Ok(Place::Memory),
-            Some(url) if url.starts_with("postgres") => Ok(Place::Postgres(url.to_owned())),
-            Some(directory) => Ok(Place::Sqlite {
+            Some("memory") => Ok(StoreLocation::Memory),
+            Some(url) if url.starts_with("postgres") => Ok(StoreLocation::Postgres(url.to_owned())),
+            Some(directory) => Ok(StoreLocation::Sqlite {
                 directory: PathBuf::from(directory),
                 ours: false,
             }),
@@ -29,7 +29,7 @@ impl Place {
                 // In the current directory, so that the person's own disk is measured.
                 let directory = PathBuf::from(format!(".countersign-bench-{}", std::process::id()));
                 std::fs::create_dir(&directory).context("cannot create a directory for the benchmark")?;
-                Ok(Place::Sqlite {
+                Ok(StoreLocation::Sqlite {
                     directory,
                     ours: true,
                 })
@@ -39,15 +39,15 @@ impl Place {
 
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Place::Memory => "memory",
-            Place::Sqlite { .. } => "sqlite",
-            Place::Postgres(_) => "postgres",
+            StoreLocation::Memory => "memory",
+            StoreLocation::Sqlite { .. } => "sqlite",
+            StoreLocation::Postgres(_) => "postgres",
         }
     }
 
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
-            Place::Sqlite { directory, .. } => directory.clone(),
+            StoreLocation::Sqlite { directory, .. } => directory.clone(),
             _ => std::env::temp_dir(),
         }
     }
@@ -58,7 +58,7 @@ impl Place {
 
     /// Opens an empty store.
     pub(crate) async fn open(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
-        if let Place::Sqlite { directory, .. } = self {
+        if let StoreLocation::Sqlite { directory, .. } = self {
             std::fs::create_dir_all(directory)?;
             for ending in ["", "-wal", "-shm"] {
                 let mut path = self.file(name).into_os_string();
@@ -72,8 +72,8 @@ impl Place {
     /// Opens the store with its existing content.
     pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
         Ok(match self {
-            Place::Memory => Arc::new(MemoryStore::default()),
-            Place::Sqlite { .. } => {
+            StoreLocation::Memory => Arc::new(MemoryStore::default()),
+            StoreLocation::Sqlite { .. } => {
                 // A single process, like a program that embeds the gate.
                 let options = SqliteOptions {
                     other_processes: false,
@@ -81,12 +81,14 @@ impl Place {
                 };
                 Arc::new(SqliteStore::open(self.file(name), options)?)
             }
-            Place::Postgres(url) => Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?),
+            StoreLocation::Postgres(url) => {
+                Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?)
+            }
         })
     }
 
     pub(crate) fn clean(&self) {
-        if let Place::Sqlite {
+        if let StoreLocation::Sqlite {
             directory,
             ours: true,
         } = self
