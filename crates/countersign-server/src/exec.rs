@@ -251,7 +251,7 @@ impl Lines {
     fn end(&mut self) {
         if !self.0.is_empty() {
             let line = String::from_utf8_lossy(&self.0);
-            output::beside_foreign(&Foreign::new(line.trim_end_matches('\r')));
+            output::print_foreign_to_stderr(&Foreign::new(line.trim_end_matches('\r')));
             self.0.clear();
         }
     }

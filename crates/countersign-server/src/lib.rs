@@ -77,7 +77,7 @@ pub fn main() -> ExitCode {
 /// Makes a panic exit with code 2, the only code with which every coding agent blocks the call.
 fn block_on_panic() {
     std::panic::set_hook(Box::new(|_| {
-        output::beside("countersign crashed; the call was not run");
+        output::print_to_stderr("countersign crashed; the call was not run");
         std::process::exit(i32::from(hook::Answer::BLOCKS));
     }));
 }

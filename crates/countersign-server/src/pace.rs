@@ -10,7 +10,7 @@ use countersign::id::{Agent, Person, Tenant};
 use crate::rate::RateTable;
 
 /// Adds the rate limit of the gate's policy, if it has one.
-pub fn paced(gate: Gate) -> Gate {
+pub fn with_rate_limit(gate: Gate) -> Gate {
     let rate = gate.policy().agents().proposals_per_minute;
     match rate.and_then(NonZeroU32::new) {
         Some(rate) => gate.with_pace(Arc::new(Proposals(per_minute(rate)))),

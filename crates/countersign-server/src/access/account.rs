@@ -80,18 +80,18 @@ impl Account {
         tenant: &Tenant,
         person: &Person,
     ) -> Result<Option<Account>, StoreError> {
-        let found = Account::look(store, tenant, person).await?;
+        let found = Account::find_with_basis(store, tenant, person).await?;
         Ok(found.map(|(account, _)| account))
     }
 
     /// Like [`Account::find`], with an [`AuthorityBasis`] that binds a decision by this person to the account as it is
     /// now.
-    pub async fn look(
+    pub async fn find_with_basis(
         store: &dyn Store,
         tenant: &Tenant,
         person: &Person,
     ) -> Result<Option<(Account, AuthorityBasis)>, StoreError> {
-        let Some(entry) = found(store, tenant, person).await? else {
+        let Some(entry) = find_entry(store, tenant, person).await? else {
             return Ok(None);
         };
         let account: Account = read_body(&entry.body)?;
@@ -99,12 +99,12 @@ impl Account {
     }
 
     /// Returns the account of a credential, whose name has to be spelled exactly like this.
-    pub(super) async fn behind(
+    pub(super) async fn of_credential(
         store: &dyn Store,
         tenant: &Tenant,
         person: &Person,
     ) -> Result<Option<(Account, AuthorityBasis)>, StoreError> {
-        let found = Account::look(store, tenant, person).await?;
+        let found = Account::find_with_basis(store, tenant, person).await?;
         Ok(found.filter(|(account, _)| account.name == *person))
     }
 
@@ -153,7 +153,7 @@ impl Account {
         change: impl Fn(&mut Account),
     ) -> Result<Account, AccessError> {
         loop {
-            let entry = found(store, tenant, person).await?;
+            let entry = find_entry(store, tenant, person).await?;
             let entry = entry.ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))?;
             let mut account: Account = read_body(&entry.body)?;
             change(&mut account);
@@ -247,7 +247,11 @@ impl Account {
 
 /// Returns the entry of a person. Fails closed for names from earlier versions: invalid names are not found, nor are
 /// names that differ from another account only in case.
-async fn found(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<Option<Entry>, StoreError> {
+async fn find_entry(
+    store: &dyn Store,
+    tenant: &Tenant,
+    person: &Person,
+) -> Result<Option<Entry>, StoreError> {
     if name::check(person.as_str()).is_err() {
         return Ok(None);
     }

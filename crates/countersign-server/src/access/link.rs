@@ -52,7 +52,7 @@ impl Link {
             return Ok(None);
         };
         let link: Link = read_body(&entry.body)?;
-        let account = Account::behind(store, &entry.tenant, &link.person).await?;
+        let account = Account::of_credential(store, &entry.tenant, &link.person).await?;
         let account = account.map(|(account, _)| account);
         let account = account.filter(|account| account.sign_in_mark() == link.mark);
         Ok(account.map(|account| (entry.tenant, account)))

@@ -61,7 +61,7 @@ impl Session {
 
     /// Like [`open`](Self::open), for requests that a page makes on its own. Does not count as use, so that an open
     /// page keeps nobody signed in.
-    pub async fn look(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
+    pub async fn open_unextended(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
         let Some(entry) = store.entry(Kind::Session, &key_of(text)).await? else {
             return Ok(None);
         };
@@ -70,7 +70,7 @@ impl Session {
     }
 
     async fn caller(&self, store: &dyn Store, entry: Entry) -> Result<Option<Caller>, StoreError> {
-        let account = Account::behind(store, &entry.tenant, &self.person).await?;
+        let account = Account::of_credential(store, &entry.tenant, &self.person).await?;
         let account = account.filter(|(account, _)| account.sign_in_mark() == self.mark);
         let Some((account, basis)) = account else {
             return Ok(None);

@@ -199,7 +199,7 @@ impl Token {
         // Groups are read from the person's current account, which has to be the one that the token was made for.
         let groups = match &token.person {
             Some(person) => {
-                let account = Account::behind(store, &entry.tenant, person).await?;
+                let account = Account::of_credential(store, &entry.tenant, person).await?;
                 let account = account.filter(|(account, _)| account.generation() == token.generation);
                 let Some((account, basis)) = account else {
                     return Ok(None);

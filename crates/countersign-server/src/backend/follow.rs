@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Filter of events.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct EventFilter {
     /// Only events of this agent's approvals.
     pub agent: Option<Agent>,
     /// Only events of approvals in this channel.
@@ -43,7 +43,7 @@ pub struct Wanted {
 }
 
 /// Item of an event stream.
-pub enum Followed {
+pub enum StreamItem {
     /// An event.
     Happened(FeedEventView),
     /// The connection was lost; reconnecting. Holds the reason.
@@ -53,41 +53,41 @@ pub enum Followed {
 }
 
 /// Event stream of a backend.
-pub enum Following<'d> {
+pub enum EventStream<'d> {
     /// Events from the store.
-    Local(LocalFollowing<'d>),
+    Local(LocalEventStream<'d>),
     /// Events from a server.
-    Remote(Box<RemoteFollowing<'d>>),
+    Remote(Box<RemoteEventStream<'d>>),
 }
 
-impl Following<'_> {
+impl EventStream<'_> {
     /// Waits for the next item. Cancel-safe: dropping the future loses nothing.
-    pub async fn next(&mut self) -> Result<Followed, Failure> {
+    pub async fn next(&mut self) -> Result<StreamItem, Failure> {
         match self {
-            Following::Local(following) => following.next().await.map(Followed::Happened),
-            Following::Remote(following) => following.next().await,
+            EventStream::Local(following) => following.next().await.map(StreamItem::Happened),
+            EventStream::Remote(following) => following.next().await,
         }
     }
 }
 
 /// Event stream of a store.
-pub struct LocalFollowing<'d> {
+pub struct LocalEventStream<'d> {
     backend: &'d LocalBackend,
-    wanted: Wanted,
+    wanted: EventFilter,
     changes: Changes,
     cursor: Cursor,
     queue: VecDeque<FeedEvent>,
 }
 
-impl<'d> LocalFollowing<'d> {
+impl<'d> LocalEventStream<'d> {
     pub(super) async fn start(
         backend: &'d LocalBackend,
-        wanted: Wanted,
-    ) -> Result<LocalFollowing<'d>, Failure> {
+        wanted: EventFilter,
+    ) -> Result<LocalEventStream<'d>, Failure> {
         // Subscribe to changes before reading the position, so that no event in between is missed.
         let changes = backend.store().hub().changes();
         let cursor = backend.store().feed_end(&backend.tenant).await?;
-        Ok(LocalFollowing {
+        Ok(LocalEventStream {
             backend,
             wanted,
             changes,
@@ -99,7 +99,7 @@ impl<'d> LocalFollowing<'d> {
     async fn next(&mut self) -> Result<FeedEventView, Failure> {
         loop {
             while let Some(event) = self.queue.front() {
-                let happening = self.happening(event).await?;
+                let happening = self.event_view(event).await?;
                 self.queue.pop_front();
                 if let Some(happening) = happening {
                     return Ok(happening);
@@ -119,7 +119,7 @@ impl<'d> LocalFollowing<'d> {
     }
 
     /// Converts an event. `None` if the filter excludes it or its approval is gone.
-    async fn happening(&self, event: &FeedEvent) -> Result<Option<FeedEventView>, Failure> {
+    async fn event_view(&self, event: &FeedEvent) -> Result<Option<FeedEventView>, Failure> {
         let found = self
             .backend
             .store()
@@ -142,7 +142,7 @@ impl<'d> LocalFollowing<'d> {
 }
 
 /// Event stream of a server.
-pub struct RemoteFollowing<'d> {
+pub struct RemoteEventStream<'d> {
     backend: &'d RemoteBackend,
     path: String,
     last: Option<String>,
@@ -151,11 +151,11 @@ pub struct RemoteFollowing<'d> {
     is_lost: bool,
 }
 
-impl<'d> RemoteFollowing<'d> {
+impl<'d> RemoteEventStream<'d> {
     pub(super) async fn start(
         backend: &'d RemoteBackend,
-        wanted: Wanted,
-    ) -> Result<RemoteFollowing<'d>, Failure> {
+        wanted: EventFilter,
+    ) -> Result<RemoteEventStream<'d>, Failure> {
         let mut path = "/v1/events?".to_owned();
         let mut add = |name: &str, value: Option<String>| {
             path.extend(value.map(|value| format!("{name}={}&", encode(&value))));
@@ -165,7 +165,7 @@ impl<'d> RemoteFollowing<'d> {
         add("what", (!wanted.what.is_empty()).then(|| wanted.what.join(",")));
         path.pop();
         let opened = backend.server.stream(&path, None).await?;
-        Ok(RemoteFollowing {
+        Ok(RemoteEventStream {
             backend,
             path,
             last: None,
@@ -175,7 +175,7 @@ impl<'d> RemoteFollowing<'d> {
         })
     }
 
-    async fn next(&mut self) -> Result<Followed, Failure> {
+    async fn next(&mut self) -> Result<StreamItem, Failure> {
         loop {
             let Some((opened, reader)) = &mut self.stream else {
                 if let Some(followed) = self.connect().await? {
@@ -190,7 +190,7 @@ impl<'d> RemoteFollowing<'d> {
                 let data = sent.data.unwrap_or_default();
                 if let Ok(happening) = serde_json::from_slice(&data) {
                     self.pause = SHORTEST_PAUSE;
-                    return Ok(Followed::Happened(happening));
+                    return Ok(StreamItem::Happened(happening));
                 }
             }
             match tokio::time::timeout(SILENCE, opened.body.frame()).await {
@@ -202,16 +202,16 @@ impl<'d> RemoteFollowing<'d> {
     }
 
     /// Tries once to reconnect, and sleeps after a repeated temporary failure. Permanent failures are errors.
-    async fn connect(&mut self) -> Result<Option<Followed>, Failure> {
+    async fn connect(&mut self) -> Result<Option<StreamItem>, Failure> {
         match self.backend.server.stream(&self.path, self.last.as_deref()).await {
             Ok(opened) => {
                 self.stream = Some((opened, EventReader::new(LARGEST_EVENT)));
                 let was_lost = std::mem::take(&mut self.is_lost);
-                Ok(was_lost.then_some(Followed::Back))
+                Ok(was_lost.then_some(StreamItem::Back))
             }
             Err(failure) if is_passing(&failure) => {
                 if !std::mem::replace(&mut self.is_lost, true) {
-                    return Ok(Some(Followed::Lost(failure.message)));
+                    return Ok(Some(StreamItem::Lost(failure.message)));
                 }
                 tokio::time::sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);

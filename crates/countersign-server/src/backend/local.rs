@@ -94,7 +94,7 @@ impl LocalBackend {
     }
 
     /// Converts an approval to its view, with concerns if it is pending.
-    async fn looked_at(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
+    async fn view_with_concerns(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
         let view = self.view(approval).await?;
         // Concerns matter only before the decision.
         match view.status {
@@ -124,7 +124,7 @@ impl LocalBackend {
 
     pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
         match self.store().approval(&self.tenant, id).await? {
-            Some(approval) => Ok(Some(self.looked_at(&approval).await?)),
+            Some(approval) => Ok(Some(self.view_with_concerns(&approval).await?)),
             None => Ok(None),
         }
     }

@@ -11,7 +11,7 @@ mod remote;
 mod server;
 mod translate;
 
-pub use follow::{Followed, Following, Wanted};
+pub use follow::{EventFilter, EventStream, StreamItem};
 pub use local::{LocalBackend, tenant};
 pub use remote::{RemoteBackend, check_one_place};
 pub use server::target as check_address;
@@ -32,7 +32,7 @@ use countersign::stopwatch::TimeLimit;
 use countersign::store::Filter;
 use countersign::working_folder::WorkingFolder;
 
-use self::follow::{LocalFollowing, RemoteFollowing};
+use self::follow::{LocalEventStream, RemoteEventStream};
 use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
@@ -261,11 +261,11 @@ impl Backend {
     }
 
     /// Follows events from now on.
-    pub async fn follow(&self, wanted: Wanted) -> Result<Following<'_>, Failure> {
+    pub async fn follow(&self, wanted: EventFilter) -> Result<EventStream<'_>, Failure> {
         Ok(match self {
-            Backend::Local(backend) => Following::Local(LocalFollowing::start(backend, wanted).await?),
+            Backend::Local(backend) => EventStream::Local(LocalEventStream::start(backend, wanted).await?),
             Backend::Remote(backend) => {
-                Following::Remote(Box::new(RemoteFollowing::start(backend, wanted).await?))
+                EventStream::Remote(Box::new(RemoteEventStream::start(backend, wanted).await?))
             }
         })
     }

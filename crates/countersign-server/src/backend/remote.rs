@@ -125,7 +125,7 @@ impl RemoteBackend {
     }
 
     pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
-        found(
+        none_if_missing(
             self.server
                 .get(&format!("/v1/approvals/{id}?concerns=true"))
                 .await,
@@ -133,7 +133,7 @@ impl RemoteBackend {
     }
 
     pub async fn history(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
-        found(
+        none_if_missing(
             self.server
                 .get(&format!("/v1/approvals/{id}?events=true&concerns=true"))
                 .await,
@@ -333,7 +333,10 @@ impl RemoteBackend {
                 Ok(_) => {}
                 Err(failure) if is_passing(&failure) => {
                     if !is_told {
-                        output::beside(&format!("note: {}; waiting on", output::once(&failure.message)));
+                        output::print_to_stderr(&format!(
+                            "note: {}; waiting on",
+                            output::once(&failure.message)
+                        ));
                         is_told = true;
                     }
                 }
@@ -433,7 +436,7 @@ fn is_reached(approval: &ApprovalView, until: Until) -> bool {
     }
 }
 
-fn found(answer: Result<ApprovalView, Failure>) -> Result<Option<ApprovalView>, Failure> {
+fn none_if_missing(answer: Result<ApprovalView, Failure>) -> Result<Option<ApprovalView>, Failure> {
     match answer {
         Err(failure) if failure.code == "not_found" => Ok(None),
         answer => answer.map(Some),

@@ -82,7 +82,7 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     talk.greet().await;
     loop {
         match next(&mut lines, &mut talk).await? {
-            Line::Said { text, .. } if text.trim().is_empty() => talk.more(),
+            Line::Said { text, .. } if text.trim().is_empty() => talk.show_next_page(),
             Line::Said {
                 text,
                 is_older_than_card,

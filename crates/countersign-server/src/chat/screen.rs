@@ -48,7 +48,7 @@ impl<'a> Screen<'a> {
     /// Prints progress, except cards.
     pub fn progress(&mut self, progress: Progress) {
         match progress {
-            Progress::Text(text) => self.speak(&text),
+            Progress::Text(text) => self.print_agent_text(&text),
             Progress::Result {
                 tool,
                 status,
@@ -103,7 +103,7 @@ impl<'a> Screen<'a> {
     }
 
     /// Prints a piece of the agent's text, each row behind a gutter.
-    fn speak(&mut self, text: &str) {
+    fn print_agent_text(&mut self, text: &str) {
         let words = text.trim_end_matches('\n');
         if !words.is_empty() {
             if !std::mem::replace(&mut self.is_speaking, true) {
@@ -149,24 +149,24 @@ impl<'a> Screen<'a> {
                     Length::Whole => card(&view, Length::Whole),
                 };
                 let ask = ask(prompt, sentences);
-                self.sheet(&format!("\n{card}\n{ask}\n"));
+                self.print_card(&format!("\n{card}\n{ask}\n"));
             }
             Err(error) => self.output.failure(&error.into()),
         }
     }
 
     /// Prints a card; on a terminal only its first page.
-    fn sheet(&mut self, text: &str) {
+    fn print_card(&mut self, text: &str) {
         let Some(size) = self.output.size().filter(|_| !self.output.is_json) else {
             return self.output.text(text);
         };
         let laid = lay(text, Some(size.columns));
         self.sight = Sight::of(&laid, size);
-        self.more();
+        self.show_next_page();
     }
 
     /// Prints the next page of the card. Returns false if there is none.
-    pub fn more(&mut self) -> bool {
+    pub fn show_next_page(&mut self) -> bool {
         let Some(page) = self.sight.next(self.output.rows()) else {
             return false;
         };
@@ -204,7 +204,7 @@ impl<'a> Screen<'a> {
                         .line(&format!("> {}", Foreign::lines(text.trim_end()).mark()));
                 }
                 Message::Agent { text, .. } if !text.is_empty() => {
-                    self.speak(text);
+                    self.print_agent_text(text);
                     self.end_line();
                 }
                 Message::Channel { text } => self.channel(text),

@@ -99,7 +99,7 @@ impl<'a> Talk<'a> {
             }
             "/yes" => self.press_yes(unseen).await,
             "/no" => self.press(Button::No).await,
-            "/undo" => self.says("undo that", is_older_than_card).await,
+            "/undo" => self.send_message("undo that", is_older_than_card).await,
             "/card" => self.whole_card().await,
             "/history" => self.history().await,
             other if positions(other).is_some() => self.toggle(&positions(other).unwrap_or_default()),
@@ -108,7 +108,10 @@ impl<'a> Talk<'a> {
                 self.screen.output.notice("command", &message);
             }
             // A reply to a card that is not fully on the screen decides nothing: the card is shown again.
-            _ => self.says(line, is_older_than_card || unseen.is_some()).await,
+            _ => {
+                self.send_message(line, is_older_than_card || unseen.is_some())
+                    .await
+            }
         }
         Next::Line
     }
@@ -179,10 +182,10 @@ impl<'a> Talk<'a> {
     }
 
     /// Shows the next page of the card.
-    pub fn more(&mut self) {
+    pub fn show_next_page(&mut self) {
         self.screen.typed("");
         if self.card.is_some() {
-            self.screen.more();
+            self.screen.show_next_page();
         }
     }
 
@@ -241,7 +244,7 @@ impl<'a> Talk<'a> {
         .await;
     }
 
-    async fn says(&mut self, text: &str, is_older_than_card: bool) {
+    async fn send_message(&mut self, text: &str, is_older_than_card: bool) {
         let Ok(id) = self.new_key().await else { return };
         let message = Heard {
             tenant: self.place.tenant.clone(),
@@ -321,7 +324,7 @@ impl<'a> Talk<'a> {
                         .card(self.agent.gate(), &approval, Length::Short, &prompt, &sentences)
                         .await;
                 }
-                self.stands(*prompt).await;
+                self.record_shown_card(*prompt).await;
             }
             other if !self.screen.output.is_json => self.screen.progress(other),
             Progress::ChannelMessage(_) => self.screen.has_said = true,
@@ -340,7 +343,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Records that this card is now the last message.
-    async fn stands(&mut self, prompt: Prompt) {
+    async fn record_shown_card(&mut self, prompt: Prompt) {
         let noted = async {
             let key = self.new_key().await?;
             let (tenant, channel) = (&self.place.tenant, &self.place.channel);

@@ -49,22 +49,25 @@ impl Terminal {
             // A message that is missing in the history is no problem.
             let _ = editor.add_history_entry(text.as_str());
         }
-        let mut bind = |key: KeyEvent, does: Does| {
+        let mut bind = |key: KeyEvent, does: KeyAction| {
             let handler = Key {
                 does,
                 typing: typing.clone(),
             };
             editor.bind_sequence(key, EventHandler::Conditional(Box::new(handler)));
         };
-        bind(KeyEvent::alt('y'), Does::Press(Button::Yes));
-        bind(KeyEvent::alt('n'), Does::Press(Button::No));
+        bind(KeyEvent::alt('y'), KeyAction::Press(Button::Yes));
+        bind(KeyEvent::alt('n'), KeyAction::Press(Button::No));
         // Like moving between the checkboxes of a form.
-        bind(KeyEvent(KeyCode::Tab, Modifiers::NONE), Does::Mark(Mark::Next));
+        bind(
+            KeyEvent(KeyCode::Tab, Modifiers::NONE),
+            KeyAction::Mark(Mark::Next),
+        );
         bind(
             KeyEvent(KeyCode::BackTab, Modifiers::NONE),
-            Does::Mark(Mark::Before),
+            KeyAction::Mark(Mark::Before),
         );
-        bind(KeyEvent(KeyCode::Char(' '), Modifiers::NONE), Does::Toggle);
+        bind(KeyEvent(KeyCode::Char(' '), Modifiers::NONE), KeyAction::Toggle);
         Ok(Terminal {
             above: print_above(&mut editor),
             editor: Some(editor),
@@ -118,7 +121,7 @@ fn print_above(editor: &mut Edited) -> Option<Sender<String>> {
 
 /// Action of a key on an empty line.
 #[derive(Clone, Copy)]
-enum Does {
+enum KeyAction {
     /// Ends the line and reports the button.
     Press(Button),
     /// Moves the mark to another call.
@@ -128,7 +131,7 @@ enum Does {
 }
 
 struct Key {
-    does: Does,
+    does: KeyAction,
     typing: Typing,
 }
 
@@ -137,12 +140,12 @@ impl ConditionalEventHandler for Key {
         // Only on an empty line: otherwise the text would be lost.
         let is_empty = context.line().is_empty();
         let does = match self.does {
-            Does::Press(button) if is_empty && self.typing.press(button) => Cmd::AcceptLine,
-            Does::Mark(to) if is_empty && self.typing.mark(to) => Cmd::Repaint,
-            Does::Toggle if is_empty && self.typing.toggle_marked() => Cmd::Repaint,
+            KeyAction::Press(button) if is_empty && self.typing.press(button) => Cmd::AcceptLine,
+            KeyAction::Mark(to) if is_empty && self.typing.mark(to) => Cmd::Repaint,
+            KeyAction::Toggle if is_empty && self.typing.toggle_marked() => Cmd::Repaint,
             // The key's usual function.
-            Does::Toggle => return None,
-            Does::Press(_) | Does::Mark(_) => Cmd::Noop,
+            KeyAction::Toggle => return None,
+            KeyAction::Press(_) | KeyAction::Mark(_) => Cmd::Noop,
         };
         Some(does)
     }

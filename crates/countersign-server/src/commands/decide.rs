@@ -35,7 +35,7 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
     };
     let card = match &options.decision.digest {
         Some(digits) => WholeCard::of(approval.id, seen(&approval, digits)?),
-        None => look(global, &approval, verdict == Verdict::Approve, output)?,
+        None => show_and_confirm(global, &approval, verdict == Verdict::Approve, output)?,
     };
     decide(
         &backend,
@@ -49,7 +49,7 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
 
 /// Shows the complete card and asks for confirmation. Without a terminal, `--digest` is required, because an id alone
 /// does not prove that the person has seen the card. The digest is printed only with the whole card.
-fn look(
+fn show_and_confirm(
     global: &Global,
     approval: &ApprovalView,
     is_plain: bool,

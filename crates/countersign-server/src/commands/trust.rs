@@ -44,7 +44,7 @@ pub fn run(options: &Trust, output: &mut Output) -> Result<Exit, Failure> {
     }
     let mut subjects = Vec::new();
     for path in paths(&options.paths)? {
-        subjects.extend(look(&path)?);
+        subjects.extend(read_subjects(&path)?);
     }
     if subjects.is_empty() {
         return Err(
@@ -78,7 +78,7 @@ fn paths(given: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 /// Reads the file to be trusted. Fails for files that others can write.
-fn look(given: &str) -> Result<Vec<Subject>, Failure> {
+fn read_subjects(given: &str) -> Result<Vec<Subject>, Failure> {
     if given.starts_with("http://") || given.starts_with("https://") {
         crate::backend::check_address(given)?;
         return Ok(vec![Subject::Server(trust::normal_server(given).to_owned())]);

@@ -18,13 +18,15 @@ use crate::trust::StorePlace;
 pub async fn run(global: &Global, options: Verify, output: &mut Output) -> Result<Exit, Failure> {
     // An audit that could not run proves neither a sound nor a broken store, except for a changed schema, which is
     // damage.
-    let audited = look(global, &options, output).await.map_err(|failure| Failure {
-        exit: match failure.code == SCHEMA_CHANGED {
-            true => Exit::Error,
-            false => Exit::Usage,
-        },
-        ..failure
-    })?;
+    let audited = audit_store(global, &options, output)
+        .await
+        .map_err(|failure| Failure {
+            exit: match failure.code == SCHEMA_CHANGED {
+                true => Exit::Error,
+                false => Exit::Usage,
+            },
+            ..failure
+        })?;
     // An unreadable head is reported as a fault.
     if options.head && audited.is_sound() {
         match output.is_json {
@@ -44,7 +46,7 @@ pub async fn run(global: &Global, options: Verify, output: &mut Output) -> Resul
     })
 }
 
-async fn look(global: &Global, options: &Verify, output: &Output) -> Result<Audited, Failure> {
+async fn audit_store(global: &Global, options: &Verify, output: &Output) -> Result<Audited, Failure> {
     if global.server.is_some() {
         let message = "a store is verified directly, not through a server";
         return Err(Failure::usage(message).hint("leave out `--server` and COUNTERSIGN_SERVER"));

@@ -3,7 +3,7 @@
 use countersign::event::EventKind;
 
 use super::{agent_to_look_for, name};
-use crate::backend::{Backend, Followed, Wanted};
+use crate::backend::{Backend, EventFilter, StreamItem};
 use crate::cli::{Global, Watch};
 use crate::failure::{Exit, Failure};
 use crate::output::foreign::foreign;
@@ -14,7 +14,7 @@ use crate::view::FeedEventView;
 
 pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result<Exit, Failure> {
     options.what.iter().try_for_each(|word| check_kind(word))?;
-    let wanted = Wanted {
+    let wanted = EventFilter {
         agent: agent_to_look_for(options.agent.as_deref())?,
         channel: name(options.channel.as_deref())?,
         what: options.what,
@@ -30,13 +30,13 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
             }
         };
         let line = match followed {
-            Followed::Happened(happening) if output.is_json => output.json_line(&happening)?,
-            Followed::Happened(happening) => line(&backend, &happening).await?,
-            Followed::Lost(reason) => {
+            StreamItem::Happened(happening) if output.is_json => output.json_line(&happening)?,
+            StreamItem::Happened(happening) => line(&backend, &happening).await?,
+            StreamItem::Lost(reason) => {
                 output.notice("lost", &format!("{reason}; trying again"));
                 continue;
             }
-            Followed::Back => {
+            StreamItem::Back => {
                 output.notice("back", "reconnected to the server; no event was missed");
                 continue;
             }

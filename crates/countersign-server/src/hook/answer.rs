@@ -19,7 +19,7 @@ use crate::output::once;
 pub enum Answer {
     /// The policy lets the call pass. The hook expresses no opinion, so the coding agent's own rules and prompts still
     /// apply. Contains the recorded start, unless the call is a read.
-    Pass(Option<Unsent>),
+    Pass(Option<StartedCall>),
     /// The call was approved and started, and may run with exactly these bytes.
     Allow {
         /// The approved bytes.
@@ -27,7 +27,7 @@ pub enum Answer {
         /// Text that says who approved the call.
         reason: String,
         /// Recorded start of the call.
-        unsent: Unsent,
+        unsent: StartedCall,
     },
     /// The call must not run.
     Deny {
@@ -48,7 +48,7 @@ pub enum Answer {
 }
 
 /// A call that is recorded as started, but not yet allowed to the coding agent.
-pub struct Unsent {
+pub struct StartedCall {
     /// Identifies the call in the hook state.
     pub identity: CallIdentity,
     pub call: CallId,
@@ -58,9 +58,9 @@ pub struct Unsent {
     pub limit: TimeLimit,
 }
 
-impl std::fmt::Debug for Unsent {
+impl std::fmt::Debug for StartedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Unsent({})", self.call)
+        write!(f, "StartedCall({})", self.call)
     }
 }
 
@@ -103,7 +103,7 @@ impl Answer {
     }
 
     /// Returns the started call that this answer would allow, if its time limit has passed (X84).
-    pub fn overdue(&self) -> Option<&Unsent> {
+    pub fn overdue(&self) -> Option<&StartedCall> {
         let (Answer::Pass(Some(unsent)) | Answer::Allow { unsent, .. }) = self else {
             return None;
         };

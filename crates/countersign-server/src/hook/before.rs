@@ -14,7 +14,7 @@ use countersign::state::{CallState, State};
 use countersign::working_folder::WorkingFolder;
 use serde_json::value::RawValue;
 
-use super::answer::Unsent;
+use super::answer::StartedCall;
 use super::event::{Before, values, values_hash};
 use super::state::{HookState, Started};
 use super::{Answer, Dialect, Hook};
@@ -178,7 +178,7 @@ fn pass(kept: &HookState, call: &Before, started: Option<HostPermit>) -> Result<
     let Some(started) = started else {
         return Ok(Answer::Pass(None));
     };
-    let unsent = Unsent {
+    let unsent = StartedCall {
         identity: call.identity.clone(),
         call: started.id.parse().map_err(|_| not_understood())?,
         permit: started.permit.clone(),
@@ -198,7 +198,7 @@ fn pass(kept: &HookState, call: &Before, started: Option<HostPermit>) -> Result<
 
 /// Records that a started call was not run, because its time limit had passed. If another process has already marked
 /// the call as unknown, the history shows both.
-pub async fn record_late(hook: &Hook<'_>, unsent: &Unsent) -> Result<(), Failure> {
+pub async fn record_late(hook: &Hook<'_>, unsent: &StartedCall) -> Result<(), Failure> {
     let backend = match hook.runner().await? {
         Some(backend) => backend,
         None => Backend::open(hook.global, Missing::Refuse).await?,
@@ -335,7 +335,7 @@ async fn start(
     if let Some(arguments) = held.argument_bytes().filter(|_| held.edited) {
         identity.values = values(&String::from_utf8_lossy(&arguments));
     }
-    let Some(taken) = kept.take(&identity)? else {
+    let Some(reservation) = kept.reserve(&identity)? else {
         return Ok(Some(deny(STARTED)));
     };
     let id = CallId {
@@ -345,7 +345,7 @@ async fn start(
     let started = match runner.start(id).await {
         Ok(started) => started,
         Err(failure) => {
-            taken.leave();
+            reservation.release();
             return match (failure.code.as_ref(), is_joined) {
                 ("wrong_state", true) => Ok(None),
                 _ => Err(failure),
@@ -359,8 +359,8 @@ async fn start(
         passed: false,
         arguments: Some(values_hash(&text)),
     };
-    taken.write(&permit);
-    let unsent = Unsent {
+    reservation.write(&permit);
+    let unsent = StartedCall {
         identity,
         call: id,
         permit: permit.permit,

@@ -153,9 +153,11 @@ impl Input<'_> {
         let answer = self.tool_response.map_or("null", RawValue::get);
         let outcome = match (self.error, self.is_interrupt) {
             (Some(_), Some(true)) => Outcome::Unknown("it was interrupted".to_owned()),
-            (Some(error), _) => Outcome::failed(kept(&error)),
-            (None, _) if dialect == Dialect::Gemini && has_error(answer) => Outcome::failed(kept(answer)),
-            (None, _) => Outcome::succeeded(kept(answer)),
+            (Some(error), _) => Outcome::failed(result_to_record(&error)),
+            (None, _) if dialect == Dialect::Gemini && has_error(answer) => {
+                Outcome::failed(result_to_record(answer))
+            }
+            (None, _) => Outcome::succeeded(result_to_record(answer)),
         };
         Ok(After {
             identity,
@@ -221,7 +223,7 @@ fn has_error(answer: &str) -> bool {
 }
 
 /// Returns the tool result to record: the whole result, or its length and hash if it is too large.
-fn kept(answer: &str) -> String {
+fn result_to_record(answer: &str) -> String {
     match answer.len() <= LARGEST_ANSWER {
         true => answer.to_owned(),
         false => format!(

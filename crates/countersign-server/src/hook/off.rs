@@ -67,7 +67,7 @@ pub enum Reach {
 pub type Layer = Result<Vec<Switch>, String>;
 
 /// Examines all settings layers, and the files in `more`, which the person named.
-pub fn look(dialect: Dialect, more: &[PathBuf]) -> Vec<(PathBuf, Layer)> {
+pub fn read_layers(dialect: Dialect, more: &[PathBuf]) -> Vec<(PathBuf, Layer)> {
     let mut files = files(dialect);
     // Codex has a separate file for hooks, which contains no switches.
     for file in more.iter().filter(|_| dialect != Dialect::Codex) {

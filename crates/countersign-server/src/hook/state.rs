@@ -45,14 +45,14 @@ pub struct Started {
 }
 
 /// Reservation for a call that is about to be started.
-pub struct Taken(PathBuf);
+pub struct Reservation(PathBuf);
 
 impl HookState {
     /// Opens the state folder, and creates it if it does not exist.
     pub fn open(hook: &Hook<'_>) -> Result<HookState, Failure> {
         let folder = match &hook.options.state {
             Some(folder) => folder.clone(),
-            None => usual().ok_or_else(|| {
+            None => default_folder().ok_or_else(|| {
                 unusable("neither XDG_STATE_HOME nor HOME says where").hint("name a folder with `--state`")
             })?,
         };
@@ -95,11 +95,11 @@ impl HookState {
     }
 
     /// Reserves a call before it is started. Returns `None` if the call was reserved before.
-    pub fn take(&self, identity: &CallIdentity) -> Result<Option<Taken>, Failure> {
-        self.tidy();
+    pub fn reserve(&self, identity: &CallIdentity) -> Result<Option<Reservation>, Failure> {
+        self.delete_old_files();
         let file = self.started_file(identity);
         match private_file::write_new(&file, b"") {
-            Ok(()) => Ok(Some(Taken(file))),
+            Ok(()) => Ok(Some(Reservation(file))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(unusable(&error.to_string())),
         }
@@ -108,7 +108,7 @@ impl HookState {
     /// Saves the permit of a call that passes. It replaces the permit of an earlier call that never reported its
     /// outcome.
     pub fn pass(&self, identity: &CallIdentity, started: &Started) -> Result<(), Failure> {
-        self.tidy();
+        self.delete_old_files();
         let text = serde_json::to_vec(started).map_err(|error| unusable(&error.to_string()))?;
         private_file::replace(&self.started_file(identity), &text)
             .map_err(|error| unusable(&error.to_string()))
@@ -170,7 +170,7 @@ impl HookState {
     }
 
     /// Deletes old files.
-    fn tidy(&self) {
+    fn delete_old_files(&self) {
         let Ok(files) = std::fs::read_dir(&self.folder) else {
             return;
         };
@@ -184,7 +184,7 @@ impl HookState {
     }
 }
 
-impl Taken {
+impl Reservation {
     /// Saves the permit of the started call.
     pub fn write(self, started: &Started) {
         let Ok(text) = serde_json::to_vec(started) else {
@@ -195,7 +195,7 @@ impl Taken {
     }
 
     /// Releases the reservation of a call that was not started.
-    pub fn leave(self) {
+    pub fn release(self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -210,7 +210,7 @@ fn name(parts: &[&[u8]]) -> Hash {
     Hash::of(&bytes)
 }
 
-fn usual() -> Option<PathBuf> {
+fn default_folder() -> Option<PathBuf> {
     Some(user_folder()?.join("hooks"))
 }
 

@@ -59,7 +59,7 @@ pub struct Installed {
 
 /// Finds our hook in a settings file; `None` if it is not installed. `made` contains the command lines that `install`
 /// saved.
-pub fn look<'m>(
+pub fn find_hook<'m>(
     file: &Path,
     text: &str,
     dialect: Dialect,

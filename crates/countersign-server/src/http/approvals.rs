@@ -68,7 +68,7 @@ pub async fn list(
         next,
         approvals: views,
     })?;
-    Ok(json::answer(room.made(bytes)))
+    Ok(json::answer(room.into_body(bytes)))
 }
 
 /// Ask for approval explicitly

@@ -238,7 +238,7 @@ pub async fn read_transcript(
     let inner = |turn: String| Some(turn.strip_prefix('[')?.strip_suffix(']')?.to_owned());
     let turns: Vec<String> = turns.filter_map(inner).collect();
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let bytes = room.made(format!("[{}]", turns.join(",")).into_bytes());
+    let bytes = room.into_body(format!("[{}]", turns.join(",")).into_bytes());
     Ok(([kind], bytes).into_response())
 }
 
@@ -246,7 +246,7 @@ pub async fn read_transcript(
 /// account.
 async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Decider> {
     let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
-    let account = Account::look(app.store(), &caller.tenant, &person).await?;
+    let account = Account::find_with_basis(app.store(), &caller.tenant, &person).await?;
     let mut authority_bases = caller.authority_bases.clone();
     // Without an account, the name must not match a list of approvers: prefix it.
     let Some((account, basis)) = account else {

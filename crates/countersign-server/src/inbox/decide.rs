@@ -17,8 +17,8 @@ use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 
-use super::card::{May, Measure, whole_card};
-use super::form::Sent;
+use super::card::{Measure, ViewerPermissions, whole_card};
+use super::form::FormFields;
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, edit, list, page, playground};
 use crate::access::{Caller, Scope};
@@ -30,9 +30,9 @@ pub const LARGEST_FORM: usize = 2 * 1024 * 1024;
 
 /// Submitted form fields, shown again if the decision is not accepted.
 #[derive(Debug, Default)]
-pub struct Typed(HashMap<String, String>);
+pub struct SubmittedFields(HashMap<String, String>);
 
-impl Typed {
+impl SubmittedFields {
     fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
@@ -133,7 +133,7 @@ impl FormPlace {
 }
 
 /// Result of a submitted form.
-enum Done {
+enum FormResult {
     Decided,
     /// The form has edits and decides nothing yet: the edited card has to be shown first.
     Preview(Box<Approval>),
@@ -145,9 +145,9 @@ pub async fn decide(
     SignedIn(caller): SignedIn,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Sent(fields): Sent<HashMap<String, String>>,
+    FormFields(fields): FormFields<HashMap<String, String>>,
 ) -> Response {
-    let typed = Typed(fields);
+    let typed = SubmittedFields(fields);
     let (approval, now) = match list::one(&app, &caller, &id).await {
         Ok(found) => found,
         Err(error) => return page::failure(&error),
@@ -158,9 +158,11 @@ pub async fn decide(
     let is_fragment = headers.contains_key(FRAGMENT);
     let outcome = try_to_decide(&app, &caller, &approval, &typed).await;
     match outcome {
-        Ok(Done::Preview(preview)) => detail::confirm(&app, &caller, (*preview).into(), now, &typed).await,
+        Ok(FormResult::Preview(preview)) => {
+            detail::confirm(&app, &caller, (*preview).into(), now, &typed).await
+        }
         outcome if is_fragment => fragment(&app, &caller, &approval, now, &typed, outcome.map(|_| ())).await,
-        Ok(Done::Decided) => {
+        Ok(FormResult::Decided) => {
             let back = match typed.place() {
                 FormPlace::List | FormPlace::OpenedOnList => Some(format!("/approvals?done={}", approval.id)),
                 FormPlace::Playground => playground::way_back(&app, &caller, &approval).await,
@@ -179,7 +181,7 @@ async fn fragment(
     caller: &Caller,
     before: &SharedApproval,
     then: Time,
-    typed: &Typed,
+    typed: &SubmittedFields,
     outcome: Answer<()>,
 ) -> Response {
     let after = list::one(app, caller, &before.id.to_string()).await;
@@ -190,7 +192,12 @@ async fn fragment(
     list::fragment(status, app, caller, &approval, now, place, problem.as_ref()).await
 }
 
-async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, typed: &Typed) -> Answer<Done> {
+async fn try_to_decide(
+    app: &App,
+    caller: &Caller,
+    approval: &SharedApproval,
+    typed: &SubmittedFields,
+) -> Answer<FormResult> {
     let decider = caller
         .decider()
         .ok_or_else(|| ApiError::wrong_scope(&[Scope::Decide]))?;
@@ -235,7 +242,7 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
             None if typed.is_confirmed() => return Err(not_as_seen()),
             None if is_open => {
                 may_edit(approval, &decision.decider)?;
-                return Ok(Done::Preview(Box::new(preview)));
+                return Ok(FormResult::Preview(Box::new(preview)));
             }
             // The approval has ended, or the form was for another card: the store refuses the decision with the reason.
             None => {}
@@ -245,10 +252,10 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
     decision.comment = (!comment.is_empty()).then(|| comment.to_owned());
     decision.key = typed.key();
     decide_and_run(app, decision, false).await?;
-    Ok(Done::Decided)
+    Ok(FormResult::Decided)
 }
 
-fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
+fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) -> Answer<Verdict> {
     match typed.text("verdict") {
         "deny" => Ok(Verdict::Deny),
         "approve" => Ok(Verdict::Approve),
@@ -281,7 +288,7 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<
 }
 
 /// Returns what is wrong with one call's edited arguments, to be shown beside their field.
-pub fn edit_problem(secrecy: &Secrecy, call: &Call, position: u8, typed: &Typed) -> Option<String> {
+pub fn edit_problem(secrecy: &Secrecy, call: &Call, position: u8, typed: &SubmittedFields) -> Option<String> {
     let text = typed
         .arguments(position)
         .filter(|_| !typed.leaves_out(position))?;
@@ -303,7 +310,7 @@ fn bad_edit(position: u8, problem: &str) -> ApiError {
 }
 
 fn may_edit(approval: &Approval, decider: &Decider) -> Answer<()> {
-    let may = May::new(approval, Some(decider));
+    let may = ViewerPermissions::new(approval, Some(decider));
     match may.edit {
         true => Ok(()),
         false => Err(ApiError::new(

@@ -12,7 +12,7 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 
 use super::card::{Card, Drawing, Edit, Measure};
-use super::decide::{Typed, edit_problem};
+use super::decide::{SubmittedFields, edit_problem};
 use super::session::SignedIn;
 use super::{edit, list, page, timeline};
 use crate::access::Caller;
@@ -34,19 +34,25 @@ pub async fn show(
     Path(id): Path<String>,
     Query(asked): Query<PageQuery>,
 ) -> Response {
-    let typed = Typed::default();
+    let typed = SubmittedFields::default();
     let page = draw(&app, &caller, &id, asked.edit.is_some(), None, &typed).await;
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
 /// Renders the page again after a request was refused, with the reason and the submitted fields.
-pub async fn again(app: &App, caller: &Caller, id: &str, problem: &ApiError, typed: &Typed) -> Response {
+pub async fn again(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    problem: &ApiError,
+    typed: &SubmittedFields,
+) -> Response {
     let page = draw(app, caller, id, typed.is_edit(), Some(problem), typed).await;
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
 /// Renders the fields to edit the arguments, with what was typed so far.
-pub async fn edit_again(app: &App, caller: &Caller, id: &str, typed: &Typed) -> Response {
+pub async fn edit_again(app: &App, caller: &Caller, id: &str, typed: &SubmittedFields) -> Response {
     let page = draw(app, caller, id, true, None, typed).await;
     page.unwrap_or_else(|error| page::failure(&error))
 }
@@ -58,7 +64,7 @@ pub async fn confirm(
     caller: &Caller,
     preview: SharedApproval,
     now: Time,
-    typed: &Typed,
+    typed: &SubmittedFields,
 ) -> Response {
     let page = draw_confirm(app, caller, &preview, now, typed).await;
     page.unwrap_or_else(|error| page::failure(&error))
@@ -69,7 +75,7 @@ async fn draw_confirm(
     caller: &Caller,
     preview: &SharedApproval,
     now: Time,
-    typed: &Typed,
+    typed: &SubmittedFields,
 ) -> Answer<Response> {
     let events = app.store().events(&caller.tenant, preview.id).await?;
     let concerns = list::concerns(app, preview, now).await?;
@@ -102,7 +108,7 @@ async fn draw(
     id: &str,
     is_edit: bool,
     problem: Option<&ApiError>,
-    typed: &Typed,
+    typed: &SubmittedFields,
 ) -> Answer<Response> {
     let (approval, now) = list::one(app, caller, id).await?;
     let events = app.store().events(&caller.tenant, approval.id).await?;
@@ -129,7 +135,7 @@ fn card(
     approval: &SharedApproval,
     (now, concerns): (Time, &Concerns),
     is_edit: bool,
-    typed: &Typed,
+    typed: &SubmittedFields,
 ) -> Card {
     let decider = caller.decider();
     let drawing = Drawing {

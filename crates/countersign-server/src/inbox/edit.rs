@@ -23,7 +23,7 @@ pub fn field(arguments: &[u8], is_secret: impl Fn(&str) -> bool) -> String {
     let text = String::from_utf8_lossy(&text);
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        match acts(character) {
+        match affects_rendering(character) {
             true => push_escape(character, &mut shown),
             false => shown.push(character),
         }
@@ -41,7 +41,7 @@ pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool
     }
     let edited =
         Arguments::parse(typed.clone().into_bytes()).map_err(|problem| describe_problem(&typed, problem))?;
-    let kept = kept(proposed, &typed, is_secret)?;
+    let kept = find_kept_secrets(proposed, &typed, is_secret)?;
     if kept.is_empty() {
         return Ok(Choice::Edit(edited));
     }
@@ -52,7 +52,11 @@ pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool
 
 /// Finds where to put the secrets back into the typed text. A secret may return to its own place only; elsewhere it
 /// could be displayed.
-fn kept(proposed: &[u8], typed: &str, is_secret: impl Fn(&str) -> bool) -> Result<Vec<Splice>, String> {
+fn find_kept_secrets(
+    proposed: &[u8],
+    typed: &str,
+    is_secret: impl Fn(&str) -> bool,
+) -> Result<Vec<Splice>, String> {
     let secrets: HashMap<String, _> = json::find(proposed, is_secret).into_iter().collect();
     let said = json::leaves(proposed);
     let mut kept = Vec::new();
@@ -114,7 +118,7 @@ fn describe_problem(typed: &str, problem: Malformed) -> String {
 
 /// Returns true if the character would affect the page's rendering. Outside strings, valid JSON is plain ASCII, so such
 /// a character is always inside a string and can be escaped.
-fn acts(character: char) -> bool {
+fn affects_rendering(character: char) -> bool {
     if character.is_ascii() {
         return false;
     }

@@ -15,9 +15,9 @@ use super::page;
 use crate::web::{ApiError, App};
 
 /// Extracts a form in which each field occurs once.
-pub struct Sent<T>(pub T);
+pub struct FormFields<T>(pub T);
 
-impl<T: DeserializeOwned + 'static> FromRequest<App> for Sent<T> {
+impl<T: DeserializeOwned + 'static> FromRequest<App> for FormFields<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Response> {
@@ -25,7 +25,7 @@ impl<T: DeserializeOwned + 'static> FromRequest<App> for Sent<T> {
     }
 }
 
-async fn read<T: DeserializeOwned + 'static>(request: Request, app: &App) -> Result<Sent<T>, ApiError> {
+async fn read<T: DeserializeOwned + 'static>(request: Request, app: &App) -> Result<FormFields<T>, ApiError> {
     let (parts, body) = request.into_parts();
     let whole = Request::from_parts(parts.clone(), body);
     let bytes = Bytes::from_request(whole, app).await;
@@ -39,7 +39,7 @@ async fn read<T: DeserializeOwned + 'static>(request: Request, app: &App) -> Res
         return Err(ApiError::bad_request(message));
     }
     let form = Form::<T>::from_request(again(), app).await;
-    form.map(|Form(form)| Sent(form))
+    form.map(|Form(form)| FormFields(form))
         .map_err(|rejection| unread(rejection.status()))
 }
 

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::card::{Card, Drawing, Measure, order};
 use super::filter::{Choices, Wanted};
 use super::page;
-use super::session::{SignedIn, Watching};
+use super::session::{BackgroundCaller, SignedIn};
 use crate::access::Caller;
 use crate::service::visible;
 use crate::view;
@@ -76,7 +76,7 @@ pub async fn show(
     };
     let done = match asked.done.as_deref() {
         None => None,
-        Some(id) => done(&app, &caller, id, listed.now).await,
+        Some(id) => describe_decision(&app, &caller, id, listed.now).await,
     };
     let wanted = asked.wanted();
     let more = context! { done, wanted => Value::from(Serde(&wanted)), choices => Value::from(Serde(&listed.choices)) };
@@ -87,7 +87,7 @@ pub async fn show(
 /// Renders only the cards. 204 if the script already shows them.
 pub async fn cards(
     State(app): State<App>,
-    Watching(caller): Watching,
+    BackgroundCaller(caller): BackgroundCaller,
     Query(asked): Query<PageQuery>,
 ) -> Response {
     match list(&app, &caller, &asked).await {
@@ -100,7 +100,7 @@ pub async fn cards(
 /// Renders one card. 204 if it is pending and excluded by the filters.
 pub async fn card(
     State(app): State<App>,
-    Watching(caller): Watching,
+    BackgroundCaller(caller): BackgroundCaller,
     Path(id): Path<String>,
     Query(asked): Query<PageQuery>,
 ) -> Response {
@@ -278,21 +278,21 @@ async fn pending(app: &App, tenant: &Tenant) -> Answer<(Vec<SharedApproval>, boo
 }
 
 /// Describes the decision just made, from the record. The URL names only the approval, so it cannot forge the text.
-async fn done(app: &App, caller: &Caller, id: &str, now: Time) -> Option<Value> {
+async fn describe_decision(app: &App, caller: &Caller, id: &str, now: Time) -> Option<Value> {
     let (approval, _) = one(app, caller, id).await.ok()?;
     let decided = approval.decision.as_ref()?;
     Some(context! {
         id => approval.id.to_string(),
         title => view::description(&approval),
         state => view::state(&approval, now).as_str(),
-        said => said(&view::Outcome::of(&approval, now)),
+        said => decision_phrase(&view::Outcome::of(&approval, now)),
         is_you => caller.person.as_ref() == Some(&decided.by),
         by => super::card::shown(decided.by.as_str()),
     })
 }
 
 /// Phrases a decision to follow a name: `approved`, or `approved 2 of 3`.
-fn said(outcome: &view::Outcome) -> String {
+fn decision_phrase(outcome: &view::Outcome) -> String {
     match outcome.decided.split_once(" approved") {
         Some((count, _)) => format!("approved {count}"),
         None => outcome.decided.clone(),

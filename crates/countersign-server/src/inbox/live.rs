@@ -9,7 +9,7 @@ use axum::response::Response;
 use futures_util::StreamExt as _;
 
 use super::page;
-use super::session::Watching;
+use super::session::BackgroundCaller;
 use crate::web::App;
 use crate::web::{Filter, stream};
 
@@ -17,7 +17,11 @@ use crate::web::{Filter, stream};
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
 
 /// Streams the tenant's events. A reconnecting browser sends its last event id.
-pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers: HeaderMap) -> Response {
+pub async fn follow(
+    State(app): State<App>,
+    BackgroundCaller(caller): BackgroundCaller,
+    headers: HeaderMap,
+) -> Response {
     let after = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let open = match app
         .limits

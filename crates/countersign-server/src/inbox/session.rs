@@ -21,18 +21,18 @@ pub const FRAGMENT: &str = "countersign-fragment";
 pub struct SignedIn(pub Caller);
 
 /// Extracts a signed-in person for automatic requests of an open page, which do not extend the session.
-pub struct Watching(pub Caller);
+pub struct BackgroundCaller(pub Caller);
 
-impl FromRequestParts<App> for Watching {
+impl FromRequestParts<App> for BackgroundCaller {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
         let caller = match cookie(&parts.headers) {
-            Some(text) => Session::look(app.store(), text).await,
+            Some(text) => Session::open_unextended(app.store(), text).await,
             None => Ok(None),
         };
         match caller {
-            Ok(Some(caller)) => Ok(Watching(caller)),
+            Ok(Some(caller)) => Ok(BackgroundCaller(caller)),
             Ok(None) => Err(page::failure(&signed_out())),
             Err(error) => Err(page::failure(&ApiError::from(error))),
         }
@@ -46,7 +46,7 @@ impl FromRequestParts<App> for SignedIn {
         // Refreshes by the script do not count as use either.
         let is_use = parts.method != Method::GET || !parts.headers.contains_key(FRAGMENT);
         if !is_use {
-            let watching = Watching::from_request_parts(parts, app).await?;
+            let watching = BackgroundCaller::from_request_parts(parts, app).await?;
             return Ok(SignedIn(watching.0));
         }
         let caller = match cookie(&parts.headers) {

@@ -9,7 +9,7 @@ use countersign::id::Person;
 use minijinja::context;
 use serde::Deserialize;
 
-use super::form::Sent;
+use super::form::FormFields;
 use super::{page, session};
 use crate::access::{Account, Link, Session};
 use crate::web::{ApiError, App, Client};
@@ -21,7 +21,7 @@ pub struct PageQuery {
 }
 
 #[derive(Deserialize)]
-pub struct Entered {
+pub struct SignInForm {
     code: Option<String>,
     name: Option<String>,
     password: Option<String>,
@@ -34,7 +34,11 @@ pub async fn form(Query(asked): Query<PageQuery>) -> Response {
 }
 
 /// Signs in: sets the session cookie and redirects.
-pub async fn enter(State(app): State<App>, client: Client, Sent(entered): Sent<Entered>) -> Response {
+pub async fn enter(
+    State(app): State<App>,
+    client: Client,
+    FormFields(entered): FormFields<SignInForm>,
+) -> Response {
     let next = safe_path(entered.next.as_deref());
     match try_to_enter(&app, client, &entered).await {
         Ok(Some(text)) => {
@@ -69,7 +73,7 @@ pub async fn leave(State(app): State<App>, headers: HeaderMap) -> Response {
     response
 }
 
-async fn try_to_enter(app: &App, client: Client, entered: &Entered) -> Result<Option<String>, ApiError> {
+async fn try_to_enter(app: &App, client: Client, entered: &SignInForm) -> Result<Option<String>, ApiError> {
     if let Some(code) = &entered.code {
         app.limits.sign_in_by_link(client)?;
         let Some((tenant, account)) = Link::redeem(app.store(), code).await? else {

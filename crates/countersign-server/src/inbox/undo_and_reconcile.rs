@@ -7,8 +7,8 @@ use countersign::gate::Submission;
 use countersign::id::{Agent, CallId, Key};
 use serde::Deserialize;
 
-use super::decide::Typed;
-use super::form::Sent;
+use super::decide::SubmittedFields;
+use super::form::FormFields;
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, list, page, playground};
 use crate::access::Caller;
@@ -28,7 +28,7 @@ pub struct UndoForm {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct FoundOut {
+pub struct ReconcileForm {
     outcome: Option<String>,
     #[serde(default)]
     note: String,
@@ -40,19 +40,21 @@ pub async fn undo(
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
     headers: HeaderMap,
-    Sent(asked): Sent<UndoForm>,
+    FormFields(asked): FormFields<UndoForm>,
 ) -> Response {
     if asked.from == "playground" {
         match playground::undo(&app, &caller, &id, position, headers.contains_key(FRAGMENT)).await {
             Ok(Some(answer)) => return answer,
             // Not from one of this person's talks: propose it outside any conversation, as the inbox does.
             Ok(None) => {}
-            Err(error) => return detail::again(&app, &caller, &id, &error, &Typed::default()).await,
+            Err(error) => {
+                return detail::again(&app, &caller, &id, &error, &SubmittedFields::default()).await;
+            }
         }
     }
     match propose_undo(&app, &caller, &id, position, &asked.key).await {
         Ok(path) => Redirect::to(&path).into_response(),
-        Err(error) => detail::again(&app, &caller, &id, &error, &Typed::default()).await,
+        Err(error) => detail::again(&app, &caller, &id, &error, &SubmittedFields::default()).await,
     }
 }
 
@@ -61,11 +63,11 @@ pub async fn reconcile(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
-    Sent(found): Sent<FoundOut>,
+    FormFields(found): FormFields<ReconcileForm>,
 ) -> Response {
     match decide_and_run(&app, &caller, &id, position, found).await {
         Ok(()) => Redirect::to(&format!("/approvals/{}", page::url_part(&id))).into_response(),
-        Err(error) => detail::again(&app, &caller, &id, &error, &Typed::default()).await,
+        Err(error) => detail::again(&app, &caller, &id, &error, &SubmittedFields::default()).await,
     }
 }
 
@@ -99,7 +101,13 @@ async fn propose_undo(app: &App, caller: &Caller, id: &str, position: u8, key: &
     Ok(format!("/approvals/{}", undo.id))
 }
 
-async fn decide_and_run(app: &App, caller: &Caller, id: &str, position: u8, found: FoundOut) -> Answer<()> {
+async fn decide_and_run(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    position: u8,
+    found: ReconcileForm,
+) -> Answer<()> {
     let succeeded = match found.outcome.as_deref() {
         Some("succeeded") => true,
         Some("failed") => false,

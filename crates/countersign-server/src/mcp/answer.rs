@@ -146,7 +146,7 @@ impl Form {
             CallState::Succeeded | CallState::Undone => self.tool_result(approval, call, kept),
             CallState::Failed if call.was_not_sent() => self.transcript_result(approval),
             CallState::Failed => match pick(kept, [ERROR, "content"]) {
-                Ok([Some(error), _]) => wire::kept_error(&self.id, error.get().as_bytes()),
+                Ok([Some(error), _]) => wire::raw_error(&self.id, error.get().as_bytes()),
                 Ok([_, Some(_)]) => self.tool_result(approval, call, kept),
                 _ => self.transcript_result(approval),
             },
@@ -166,7 +166,7 @@ impl Form {
             return self.failure(SPOKE_FOR_US);
         }
         let (Some(note), Some(content)) = (note(approval, call), content) else {
-            return wire::kept_result(&self.id, result);
+            return wire::raw_result(&self.id, result);
         };
         let block = format!("{{\"type\":\"text\",\"text\":{}}}", quote(&note));
         let place = span(result, content.get());
@@ -179,7 +179,7 @@ impl Form {
             false => format!(",{block}"),
         };
         let end = place.end.saturating_sub(1);
-        wire::kept_result(&self.id, &splice(result, end..end, block.as_bytes()))
+        wire::raw_result(&self.id, &splice(result, end..end, block.as_bytes()))
     }
 
     fn transcript_result(&self, approval: &Approval) -> OneLine {

@@ -47,7 +47,7 @@ struct Answers {
 
 impl Seen {
     /// Returns a history for another server of the same client, with the same answers.
-    pub fn beside(&self) -> Seen {
+    pub fn for_another_server(&self) -> Seen {
         Seen {
             asked: Mutex::default(),
             answers: self.answers.clone(),
@@ -224,7 +224,7 @@ mod tests {
 
         let large = format!(r#"{{"content":[{{"text":"{}"}}]}}"#, "x".repeat(LARGEST - 100));
         for _ in 0..20 {
-            seen.beside().saw(asked("{}"), large.as_bytes());
+            seen.for_another_server().saw(asked("{}"), large.as_bytes());
         }
         let answers = lock(&seen.answers);
         assert!(answers.bytes <= MOST_BYTES, "{}", answers.bytes);

@@ -114,7 +114,7 @@ impl Relay {
         let answer = answer.await;
         asked.answered();
         let said = match answer {
-            Ok(frame) if began.elapsed() >= FASTEST => said(&frame),
+            Ok(frame) if began.elapsed() >= FASTEST => answer_in(&frame),
             _ => ElicitationAnswer::Nothing,
         };
         self.decide(approval, question.card.clone(), said).await;
@@ -217,7 +217,7 @@ pub fn form(approval: &Approval, question: &str) -> String {
     .to_string()
 }
 
-fn said(frame: &Frame) -> ElicitationAnswer {
+fn answer_in(frame: &Frame) -> ElicitationAnswer {
     frame.part(&frame.result).map_or(ElicitationAnswer::Nothing, read)
 }
 

@@ -25,7 +25,7 @@ pub struct Bad {
 
 /// Lenient reading of bad bytes: their ids, and whether there is a method.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seems {
+pub struct LenientReading {
     ids: Vec<Id>,
     has_method: bool,
 }
@@ -53,18 +53,18 @@ impl Bad {
     }
 
     /// Reads as much of the bytes as possible, leniently.
-    pub fn seems(&self) -> Seems {
+    pub fn seems(&self) -> LenientReading {
         let text = String::from_utf8_lossy(&self.bytes);
         // In a batch, look at the first message only.
         let text = text.trim_start_matches(['\u{feff}', '[', ' ', '\t', '\r', '\n']);
-        let mut seems = Seems::default();
+        let mut seems = LenientReading::default();
         // Members found before the syntax error still count.
-        let _ = serde_json::Deserializer::from_str(text).deserialize_map(Look(&mut seems));
+        let _ = serde_json::Deserializer::from_str(text).deserialize_map(LenientVisitor(&mut seems));
         seems
     }
 }
 
-impl Seems {
+impl LenientReading {
     /// Returns the requests that the bytes may be a response to; none if there is a method.
     pub fn answers(&self) -> &[Id] {
         match self.has_method {
@@ -87,9 +87,9 @@ impl Seems {
     }
 }
 
-struct Look<'s>(&'s mut Seems);
+struct LenientVisitor<'s>(&'s mut LenientReading);
 
-impl<'de> Visitor<'de> for Look<'_> {
+impl<'de> Visitor<'de> for LenientVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

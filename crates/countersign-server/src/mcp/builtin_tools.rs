@@ -98,14 +98,14 @@ async fn wait(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Option<OneLine> {
 
 /// Answers a permission prompt. The client runs the tool itself, so it gets a yes with the exact input, or a no.
 async fn approve(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Option<OneLine> {
-    let behaves = match asked(relay, in_flight).await {
+    let behaves = match ask_about_client_call(relay, in_flight).await {
         Ok(input) => format!("{{\"behavior\":\"allow\",\"updatedInput\":{input}}}"),
         Err(reason) => format!("{{\"behavior\":\"deny\",\"message\":{}}}", quote(&reason)),
     };
     (!in_flight.cancelled.is_cancelled()).then(|| in_flight.form.text(&behaves, false))
 }
 
-async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, String> {
+async fn ask_about_client_call(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, String> {
     let call = &in_flight.call;
     let [name, input] =
         pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
@@ -122,7 +122,7 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
     let located = relay.gateway.located(request, folders.as_ref()).await?;
     let put = relay
         .gateway
-        .put(located)
+        .join_or_submit(located)
         .await
         .map_err(|error| error.to_string())?;
     let approval = match put {
@@ -158,7 +158,7 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
         position: 1,
     };
     if approval.state != State::Approved {
-        let _ = gateway.tell(approval.id).await;
+        let _ = gateway.mark_answered(approval.id).await;
         return Err(refused());
     }
     let runs = approval.calls.first().map(|call| call.arguments.clone());
@@ -171,7 +171,7 @@ async fn asked(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Result<String, S
     let permit = started
         .map_err(|error| error.to_string())?
         .map_err(|refusal| refusal.to_string())?;
-    let _ = gateway.tell(approval.id).await;
+    let _ = gateway.mark_answered(approval.id).await;
     if let Some(token) = permit.token() {
         hand_over(relay, id, token).await?;
     }

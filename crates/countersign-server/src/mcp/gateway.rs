@@ -70,13 +70,13 @@ pub struct Gateway {
     /// Cancelled when the store permanently accepts no more writes. Waiting clients are answered then.
     pub(super) store_lost: CancellationToken,
     followed: Mutex<HashSet<ApprovalId>>,
-    proposing: Mutex<HashMap<Same, Weak<Turn>>>,
+    proposing: Mutex<HashMap<CallKey, Weak<ProposalLock>>>,
 }
 
 /// Two calls are the same if agent, tool and argument bytes are equal.
-type Same = (Agent, String, Arc<[u8]>);
+type CallKey = (Agent, String, Arc<[u8]>);
 /// Lock held while one call is proposed.
-type Turn = tokio::sync::Mutex<()>;
+type ProposalLock = tokio::sync::Mutex<()>;
 
 /// A call request, as it is submitted to the gate.
 #[derive(Clone)]
@@ -184,7 +184,7 @@ impl Gateway {
     }
 
     /// Submits a call to the gate. A call that may be held joins an open or unreported approval of the same call.
-    pub async fn put(&self, located: LocatedCall) -> Result<Disposition, SubmitError> {
+    pub async fn join_or_submit(&self, located: LocatedCall) -> Result<Disposition, SubmitError> {
         let request = located.request;
         if located.is_held == Some(false) {
             return self.submit(request, None).await;
@@ -340,7 +340,7 @@ impl Gateway {
         Ok(answered.is_none().then_some(same))
     }
 
-    fn turn(&self, request: &ToolCallRequest) -> Arc<Turn> {
+    fn turn(&self, request: &ToolCallRequest) -> Arc<ProposalLock> {
         let key = (
             request.agent.clone(),
             request.tool.clone(),
@@ -357,7 +357,7 @@ impl Gateway {
     }
 
     /// Records that the client is about to learn how a call ended, so that repeating the call makes a new one.
-    pub async fn tell(&self, approval: ApprovalId) -> Result<(), StoreError> {
+    pub async fn mark_answered(&self, approval: ApprovalId) -> Result<(), StoreError> {
         let now = self.gate.store().now().await?;
         let entry = Entry {
             kind: Kind::Setting,
@@ -384,7 +384,7 @@ impl Gateway {
             let released = async {
                 let approval = gateway.released(id).await?;
                 // A start must not be on record while the call cannot be sent.
-                let greeted = gateway.upstreams.greeted(id);
+                let greeted = gateway.upstreams.wait_for_handshake(id);
                 let _ = tokio::time::timeout(approval.start_within, greeted).await;
                 gateway.may_run(&approval).await.then_some(approval)
             };
@@ -449,7 +449,7 @@ impl Gateway {
         let rest = self.gate.flush_unrecorded(LAST_TRY).await;
         let calls: Vec<String> = rest.iter().map(|finish| finish.call.to_string()).collect();
         if !calls.is_empty() {
-            crate::output::beside(&format!(
+            crate::output::print_to_stderr(&format!(
                 "countersign: how these calls ended is known and could not be recorded: {}; settle them with `countersign \
                  reconcile`",
                 calls.join(" ")

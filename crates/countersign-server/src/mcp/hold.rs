@@ -149,7 +149,7 @@ impl Relay {
             Ok(Waited::Done(approval)) => {
                 // Record this before answering: if we crash in between, a person is asked again, and the agent never
                 // gets an old answer to a new call.
-                if let Err(error) = self.gateway.tell(approval.id).await {
+                if let Err(error) = self.gateway.mark_answered(approval.id).await {
                     tracing::warn!(id = %approval.id, "cannot note that the client was told: {error}");
                 }
                 let large = self.gateway.upstreams.take_large(approval.id);
@@ -180,7 +180,7 @@ fn announce(approval: &Approval, place: &str) {
         && let Some(call) = approval.calls.first()
     {
         let id = approval.id.short();
-        output::beside(&format!(
+        output::print_to_stderr(&format!(
             "countersign: held {id} (decide in the inbox, or on a terminal with `countersign approve {id}{place}`; \
              elsewhere look with `countersign show {id} --full{place}` first, then approve with the `--digest` on the \
              card): {}",

@@ -186,7 +186,7 @@ async fn report_waiting(server: &str, limit: Duration) -> Infallible {
     loop {
         tokio::time::sleep(PROGRESS_EVERY).await;
         let (waited, limit) = (duration::show(began.elapsed()), duration::show(limit));
-        output::beside(&format!(
+        output::print_to_stderr(&format!(
             "countersign: waiting for `{server}` to list its tools ({waited} of {limit})"
         ));
     }

@@ -116,7 +116,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     let upstreams = Arc::new(Upstreams::new(names.clone()));
     let hash = loaded.policy.hash();
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
-    let gate = crate::pace::paced(gate);
+    let gate = crate::pace::with_rate_limit(gate);
     let runs = startup::runs(&specs)?;
     let gateway = Gateway::new(
         gate,
@@ -138,7 +138,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     let resumed = resumed.map(|spec| spec.name.clone()).collect();
     let gateway = Arc::new(gateway.with_runs(runs, resumed));
     // Take the lease before any call can be proposed under it.
-    let change = Change::said(options.policy_change);
+    let change = Change::from_flag(options.policy_change);
     let (store, tenant) = (gateway.gate.store(), &gateway.tenant);
     gateway.lease.take(store, tenant, change).await?;
     tokio::spawn(gateway.clone().keep_lease());
@@ -148,7 +148,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
                 true => Callers::Anybody(Box::new(who)),
                 false => Callers::Tokens,
             };
-            let (name, behind) = startup::behind(specs)?;
+            let (name, behind) = startup::endpoint_servers(specs)?;
             listen::run(listener, gateway, name, callers, behind, output).await
         }
         (None, Some(StartedServers::Command(name, launch, started))) => {
@@ -158,7 +158,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             between(
                 &gateway,
                 clients,
-                async || server.left().await,
+                async || server.client_left().await,
                 serve,
                 server.end(),
             )
@@ -203,7 +203,7 @@ where
         clients.await;
         left().await;
         // Calls approved after the client disconnects still run, unless a signal stops us or the server ends.
-        settled(gateway).await;
+        wait_until_no_approval_is_open(gateway).await;
     };
     tokio::select! {
         () = gone => {}
@@ -243,7 +243,7 @@ async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: HttpTarget) 
         Exit::Done
     };
     let clients = |lines, back| client(relay.clone(), lines, back);
-    between(&gateway, clients, async || relay.left().await, serve, end).await
+    between(&gateway, clients, async || relay.client_left().await, serve, end).await
 }
 
 async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
@@ -263,7 +263,7 @@ async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, bac
 /// Logs a hint about why a server may have ended before it accepted a request.
 fn ended_at_once(server: &str) {
     let hint = environment::HINT;
-    output::beside(&format!(
+    output::print_to_stderr(&format!(
         "countersign: the server `{server}` ended before it was ready; {hint}"
     ));
 }
@@ -297,13 +297,13 @@ async fn serve_heard(
 
 async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Read> {
     lines.next().await.unwrap_or_else(|error| {
-        crate::output::beside(&format!("countersign: {error}"));
+        crate::output::print_to_stderr(&format!("countersign: {error}"));
         None
     })
 }
 
 /// Returns once no approval is open.
-async fn settled(gateway: &Gateway) {
+async fn wait_until_no_approval_is_open(gateway: &Gateway) {
     while gateway.open_calls() > 0 {
         tokio::time::sleep(LOOKS).await;
     }

@@ -225,14 +225,16 @@ impl Relay {
             Kind::Notification { method } => match method.as_str() {
                 "notifications/cancelled" => (!self.cancel(&frame)).then_some(frame.line),
                 "notifications/initialized" => {
-                    self.server.greeted();
+                    self.server.mark_greeted();
                     Some(frame.line)
                 }
                 _ => Some(frame.line),
             },
             // Some servers exit on a response to a request they never sent.
             Kind::Response { id } if id.as_json() != "null" && !lock(&self.asked).take(id) => {
-                output::beside("countersign: the client answered what it was not asked; not passed on");
+                output::print_to_stderr(
+                    "countersign: the client answered what it was not asked; not passed on",
+                );
                 None
             }
             Kind::Response { .. } => Some(frame.line),
@@ -278,7 +280,7 @@ impl Relay {
                 // Some clients take `"1"` for an answer to 1, and would then read a tool list that we did not check.
                 let Some(others) = lock(&self.forwarded).take_one(id) else {
                     let name = &self.server.name;
-                    output::beside(&format!(
+                    output::print_to_stderr(&format!(
                         "countersign: `{name}` answered what it was not asked; not passed on"
                     ));
                     return None;
@@ -291,7 +293,7 @@ impl Relay {
                     _ => lock(&self.lists).get(id).copied().filter(|_| has_tools(&frame)),
                 };
                 if frame.part(&frame.result).is_some_and(speaks_for_us) {
-                    output::beside(&format!(
+                    output::print_to_stderr(&format!(
                         "countersign: a result of `{}` spoke in our name; that was not passed on",
                         self.server.name
                     ));
@@ -315,7 +317,7 @@ impl Relay {
     /// fails at once.
     fn hear_bad(&self, bad: &Bad) -> Option<OneLine> {
         let (name, problem) = (&self.server.name, bad.problem());
-        output::beside(&format!(
+        output::print_to_stderr(&format!(
             "countersign: a message of `{name}` was not passed on: {problem}"
         ));
         let why = format!("the server's answer could not be read: {problem}");
@@ -366,7 +368,7 @@ impl Relay {
     }
 
     /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.
-    pub async fn left(&self) {
+    pub async fn client_left(&self) {
         for (_, waiting) in lock(&self.waiting).drain() {
             waiting.cancelled.cancel();
         }
@@ -488,7 +490,7 @@ fn has_tools(frame: &Frame) -> bool {
 /// Returns the error for unreadable bytes from the client, and logs it to standard error.
 pub fn refused(bad: &Bad) -> OneLine {
     let problem = format!("the gateway does not take this message: {}", bad.problem());
-    output::beside(&format!("countersign: {problem}"));
+    output::print_to_stderr(&format!("countersign: {problem}"));
     let seems = bad.seems();
     let id = seems.only_id().filter(|id| !is_own(id));
     wire::error(id.map(Id::as_json), wire::PARSE_ERROR, &problem)
@@ -512,7 +514,7 @@ pub fn refusal(frame: &Frame) -> Option<OneLine> {
         }
         _ => return None,
     };
-    output::beside(&format!(
+    output::print_to_stderr(&format!(
         "countersign: a message of the client was not passed on: {problem}"
     ));
     Some(wire::error(id.map(Id::as_json), wire::INVALID_REQUEST, &problem))

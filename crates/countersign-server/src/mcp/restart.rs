@@ -144,7 +144,7 @@ impl Restarting {
             }
             is_first = false;
             self.note_end();
-            output::beside(&format!(
+            output::print_to_stderr(&format!(
                 "countersign: the server `{}` ended; it is started again with the client's next request",
                 relay.server.name
             ));
@@ -152,9 +152,9 @@ impl Restarting {
     }
 
     /// Handles the client's disconnection. Returns once all answers have been sent.
-    pub async fn left(&self) {
+    pub async fn client_left(&self) {
         self.is_over.cancel();
-        self.current().left().await;
+        self.current().client_left().await;
     }
 
     /// Ends the server and returns its exit code.
@@ -221,7 +221,7 @@ impl Restarting {
         let (child, way, lines) = Child::start(&self.launch).map_err(|failure| failure.message)?;
         let server = Arc::new(Server::new(old.server.name.clone(), way));
         let relay = Relay::new(self.gateway.clone(), server.clone(), old.who.clone());
-        let relay = Arc::new(relay.with_seen(old.seen.beside()));
+        let relay = Arc::new(relay.with_seen(old.seen.for_another_server()));
         *lock(&relay.client) = lock(&old.client).clone();
         let _ = self.starts.send((relay.clone(), lines));
         {
@@ -271,7 +271,7 @@ async fn greet(relay: &Relay, old: &Relay) -> bool {
             if !is_good || server.send(welcome).await.is_err() {
                 return false;
             }
-            server.greeted();
+            server.mark_greeted();
         }
         (None, Some(meta)) => server.speaks(meta),
         (None, None) => {}

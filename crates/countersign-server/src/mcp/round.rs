@@ -79,7 +79,7 @@ impl Relay {
         let store = self.gateway.gate.store();
         let taken = store.take_entry(Kind::Setting, &key(state)).await?;
         // INVARIANT: the call is the one the question was about: the gate found it by its caller and its bytes.
-        let kept = taken.as_ref().and_then(kept);
+        let kept = taken.as_ref().and_then(card_in_entry);
         let Some((card, began)) = kept.filter(|(card, _)| *card == WholeCard::shown(approval)) else {
             let problem = "this `requestState` was used before";
             let id = Some(in_flight.form.id.as_str());
@@ -109,7 +109,7 @@ impl Relay {
         let Ok(Some(entry)) = store.entry(Kind::Setting, &key(state)).await else {
             return false;
         };
-        let Some((card, _)) = kept(&entry) else {
+        let Some((card, _)) = card_in_entry(&entry) else {
             return false;
         };
         let approval = self.own_approval(card.approval()).await;
@@ -146,7 +146,7 @@ fn key(state: &str) -> String {
 
 /// Returns the card that an entry names, and when it was shown. Entries of version 0.1.0 have no digest, because its
 /// questions could leave something out; those are asked again.
-fn kept(entry: &Entry) -> Option<(WholeCard, i64)> {
+fn card_in_entry(entry: &Entry) -> Option<(WholeCard, i64)> {
     let text = std::str::from_utf8(&entry.body).ok()?;
     let mut parts = text.split(' ');
     let (id, at, digest) = (parts.next()?, parts.next()?, parts.next()?);

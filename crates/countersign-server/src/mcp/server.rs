@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// Marks the handshake as done.
-    pub fn greeted(&self) {
+    pub fn mark_greeted(&self) {
         self.stage.send_if_modified(|stage| {
             let is_new = *stage == Stage::New;
             if is_new {
@@ -213,7 +213,7 @@ impl Server {
     /// Remembers the protocol members of the client's `_meta`, for our own requests, and marks the server as ready.
     pub fn speaks(&self, meta: Arc<str>) {
         *lock(&self.meta) = Some(meta);
-        self.greeted();
+        self.mark_greeted();
     }
 
     /// Returns the protocol members of `_meta` for our requests; `None` if the client used `initialize`.
@@ -228,7 +228,7 @@ impl Server {
             Kind::Response { id } if is_own(id) => id,
             _ if is_in_our_name(&frame) => {
                 let name = &self.name;
-                output::beside(&format!(
+                output::print_to_stderr(&format!(
                     "countersign: `{name}` spoke in our name; that was not passed on"
                 ));
                 return None;

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::call::Says;
 use super::frame::{Frame, pick, quote};
 use super::server::{Lost, Server};
-use super::upstreams::{ERROR, Origin, outcome, said};
+use super::upstreams::{ERROR, Origin, outcome, outcome_of};
 
 /// Outcome of a call whose task was cancelled.
 pub const CANCELLED: &str = "the server's task was cancelled";
@@ -89,7 +89,7 @@ impl ServerTask {
             };
             let written = |part: Option<&RawValue>| part.map_or("{}", RawValue::get).to_owned();
             match status.get() {
-                "\"completed\"" => return said(written(result).as_bytes()),
+                "\"completed\"" => return outcome_of(written(result).as_bytes()),
                 "\"failed\"" => return Outcome::failed(format!("{{\"{ERROR}\":{}}}", written(error))),
                 "\"cancelled\"" => return Outcome::failed(CANCELLED),
                 _ => {}

@@ -73,7 +73,7 @@ pub fn begin(specs: &[Spec]) -> Result<StartedServers, Failure> {
 }
 
 /// Returns the servers behind an HTTP endpoint and the endpoint's name.
-pub fn behind(specs: Vec<Spec>) -> Result<(String, Servers), Failure> {
+pub fn endpoint_servers(specs: Vec<Spec>) -> Result<(String, Servers), Failure> {
     match <[Spec; 1]>::try_from(specs) {
         Ok([Spec { name, at, .. }]) => {
             let behind = match at {

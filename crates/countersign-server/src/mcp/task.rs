@@ -126,7 +126,7 @@ fn status(approval: &Approval) -> &'static str {
     }
 }
 
-fn stands(approval: &Approval) -> Option<&'static str> {
+fn status_message(approval: &Approval) -> Option<&'static str> {
     match approval.state {
         _ if approval.is_finished() => None,
         State::Pending => Some("waiting for a person to decide"),
@@ -149,7 +149,7 @@ impl TaskRequest {
 
     /// Returns the response that describes the approval as a task.
     fn task(&self, approval: &Approval, status: &str, more: &str) -> OneLine {
-        let task = described(approval, status, stands(approval), self.is_modern());
+        let task = described(approval, status, status_message(approval), self.is_modern());
         let kind = match self.is_modern() {
             true => "\"resultType\":\"complete\",",
             false => "",
@@ -275,8 +275,8 @@ impl Relay {
             return asked.refused("the result cannot be read");
         };
         match frame.part(&frame.result) {
-            Some(result) => wire::kept_result(&asked.raw_id, &related(result, id)),
-            None => wire::kept_error(&asked.raw_id, frame.part(&frame.error).unwrap_or(b"{}")),
+            Some(result) => wire::raw_result(&asked.raw_id, &related(result, id)),
+            None => wire::raw_error(&asked.raw_id, frame.part(&frame.error).unwrap_or(b"{}")),
         }
     }
 
@@ -317,7 +317,7 @@ impl Relay {
         let answers = answers.and_then(|[answers]| answers).map_or("{}", RawValue::get);
         match behind.tell(answers).await {
             Ok(frame) => match frame.part(&frame.error) {
-                Some(error) => wire::kept_error(&asked.raw_id, error),
+                Some(error) => wire::raw_error(&asked.raw_id, error),
                 None => asked.done(),
             },
             Err(lost) => wire::error(Some(&asked.raw_id), wire::INTERNAL, &lost.why()),

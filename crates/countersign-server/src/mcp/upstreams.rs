@@ -108,7 +108,7 @@ impl Upstreams {
     }
 
     /// Waits until the handshake with the server of a held call is over, or the server is gone.
-    pub async fn greeted(&self, approval: ApprovalId) {
+    pub async fn wait_for_handshake(&self, approval: ApprovalId) {
         let server = lock(&self.0)
             .origins
             .get(&approval)
@@ -299,11 +299,11 @@ pub fn outcome(frame: &Frame) -> Outcome {
     let Some(result) = frame.part(&frame.result) else {
         return Outcome::Unknown("the server's answer cannot be read".to_owned());
     };
-    said(result)
+    outcome_of(result)
 }
 
 /// Returns the outcome that a result means.
-pub fn said(result: &[u8]) -> Outcome {
+pub fn outcome_of(result: &[u8]) -> Outcome {
     let is_error = pick(result, ["isError"]).ok().and_then(|[is_error]| is_error);
     match is_error.is_some_and(|is_error| is_error.get() == "true") {
         true => Outcome::failed(result),

@@ -23,16 +23,16 @@ pub fn result(id: &str, result: &str) -> OneLine {
 }
 
 /// Returns a response whose result was kept as bytes.
-pub fn kept_result(id: &str, result: &[u8]) -> OneLine {
-    kept(id, "result", result)
+pub fn raw_result(id: &str, result: &[u8]) -> OneLine {
+    raw_member(id, "result", result)
 }
 
 /// Returns an error response whose error was kept as bytes.
-pub fn kept_error(id: &str, error: &[u8]) -> OneLine {
-    kept(id, "error", error)
+pub fn raw_error(id: &str, error: &[u8]) -> OneLine {
+    raw_member(id, "error", error)
 }
 
-fn kept(id: &str, member: &str, value: &[u8]) -> OneLine {
+fn raw_member(id: &str, member: &str, value: &[u8]) -> OneLine {
     let mut frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{member}\":").into_bytes();
     frame.reserve(value.len() + 2);
     frame.extend_from_slice(value);
@@ -57,7 +57,7 @@ pub fn missing_capability(id: &str, extension: &str) -> OneLine {
         quote(extension)
     );
     let error = format!("{{\"code\":{MISSING_CAPABILITY},\"message\":{message},\"data\":{data}}}");
-    kept_error(id, error.as_bytes())
+    raw_error(id, error.as_bytes())
 }
 
 /// Returns a request of ours; `params` is JSON.

@@ -258,7 +258,7 @@ fn error_width() -> Option<usize> {
 }
 
 /// Prints a line to standard error, for tasks without an [`Output`].
-pub fn beside(line: &str) {
+pub fn print_to_stderr(line: &str) {
     // Always one line, whatever the text contains.
     let laid = lay(&line.replace('\n', "\\u{a}"), error_width());
     let mut stderr = AutoStream::new(std::io::stderr().lock(), ColorChoice::Auto);
@@ -266,8 +266,8 @@ pub fn beside(line: &str) {
 }
 
 /// Prints a line of untrusted text to standard error, such as what a tool writes there.
-pub fn beside_foreign(line: &Foreign) {
-    beside(&line.mark());
+pub fn print_foreign_to_stderr(line: &Foreign) {
+    print_to_stderr(&line.mark());
 }
 
 /// Prints a usage error or the help, and returns the exit code.

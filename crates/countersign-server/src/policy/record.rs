@@ -31,8 +31,8 @@ pub enum Change {
 
 impl Change {
     /// Converts the flag `--policy-change`.
-    pub fn said(is_said: bool) -> Change {
-        match is_said {
+    pub fn from_flag(is_set: bool) -> Change {
+        match is_set {
             true => Change::Rolling,
             false => Change::Refuse,
         }

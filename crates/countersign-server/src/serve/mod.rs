@@ -61,7 +61,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     let echoes = config.echoes();
     let outcomes = match (&config.outcomes_file, store::is_postgres(&config.store)) {
         (Some(file), _) => Some(OutcomeFile::at(file.clone(), sealer.clone())),
-        (None, false) => Some(OutcomeFile::beside(Path::new(&config.store), sealer.clone())),
+        (None, false) => Some(OutcomeFile::next_to(Path::new(&config.store), sealer.clone())),
         (None, true) => None,
     };
     let unrecorded = outcomes.as_ref().map(OutcomeFile::read).transpose()?;
@@ -81,14 +81,14 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
             file.path().display()
         );
     }
-    let change = Change::said(options.policy_change);
+    let change = Change::from_flag(options.policy_change);
     let policy = config.policy.policy.hash();
     let mut gate = Gate::new(store, Arc::new(config.policy.policy))
         .with_executor(Arc::new(executors) as Arc<dyn Executor>);
     if let Some(sealer) = sealer {
         gate = gate.with_sealer(sealer);
     }
-    let gate = pace::paced(gate);
+    let gate = pace::with_rate_limit(gate);
     gate.requeue_outcomes(unrecorded.unwrap_or_default());
     let tenant = backend::tenant(global)?;
     let joined = Node::join(gate.store(), &tenant, policy, change).await?;

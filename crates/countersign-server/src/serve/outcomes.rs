@@ -57,7 +57,7 @@ enum Ended {
 
 impl OutcomeFile {
     /// Returns the outcome file next to a store.
-    pub fn beside(store: &Path, sealer: Option<Sealer>) -> OutcomeFile {
+    pub fn next_to(store: &Path, sealer: Option<Sealer>) -> OutcomeFile {
         let mut path = store.as_os_str().to_owned();
         path.push("-outcomes");
         OutcomeFile::at(PathBuf::from(path), sealer)
@@ -95,7 +95,7 @@ impl OutcomeFile {
         if rest.is_empty() {
             self.remove();
             // No space has to be reserved while no service runs. If removing fails, the next start uses the file again.
-            let _ = std::fs::remove_file(self.room());
+            let _ = std::fs::remove_file(self.reserve_path());
             return Ok(0);
         }
         let mut text = String::new();
@@ -113,7 +113,7 @@ impl OutcomeFile {
 
     /// Reserves disk space, so that outcomes can be saved when the disk is full.
     pub fn reserve(&self) -> std::io::Result<()> {
-        let room = self.room();
+        let room = self.reserve_path();
         match room.symlink_metadata() {
             Ok(found) if found.is_file() && found.len() >= ROOM as u64 => Ok(()),
             _ => private_file::replace(&room, &vec![0; ROOM]),
@@ -122,7 +122,7 @@ impl OutcomeFile {
 
     /// Overwrites the reserved file, which needs no further disk space, and renames it to the outcome file.
     fn write_into_room(&self, text: &[u8]) -> std::io::Result<()> {
-        let room = self.room();
+        let room = self.reserve_path();
         if !room.symlink_metadata()?.is_file() || text.len() > ROOM {
             return Err(ErrorKind::StorageFull.into());
         }
@@ -137,7 +137,7 @@ impl OutcomeFile {
         private_file::sync_parent(&self.path)
     }
 
-    fn room(&self) -> PathBuf {
+    fn reserve_path(&self) -> PathBuf {
         let mut path = self.path.as_os_str().to_owned();
         path.push(".room");
         PathBuf::from(path)
@@ -302,7 +302,7 @@ mod tests {
     async fn x87_what_is_kept_comes_back_and_is_sealed() {
         let folder = tempfile::tempdir().unwrap();
         let sealer = Sealer::from_hex(&"ab".repeat(32)).unwrap();
-        let file = OutcomeFile::beside(&folder.path().join("store.db"), Some(sealer));
+        let file = OutcomeFile::next_to(&folder.path().join("store.db"), Some(sealer));
         assert!(file.read().unwrap().is_empty());
         let store = MemoryStore::default();
         assert_eq!(file.write(&store, all()).await.unwrap(), 3);
@@ -325,15 +325,15 @@ mod tests {
     async fn x87_the_room_that_was_kept_becomes_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let sealer = Sealer::from_hex(&"ab".repeat(32)).unwrap();
-        let file = OutcomeFile::beside(&folder.path().join("store.db"), Some(sealer));
+        let file = OutcomeFile::next_to(&folder.path().join("store.db"), Some(sealer));
         file.reserve().unwrap();
-        assert_eq!(file.room().metadata().unwrap().len(), ROOM as u64);
+        assert_eq!(file.reserve_path().metadata().unwrap().len(), ROOM as u64);
         file.reserve().unwrap();
         let finishes = [finish(Outcome::failed("no such order"))];
         let text = serde_json::to_string(&file.seal(&MemoryStore::default(), &finishes[0]).await).unwrap();
         file.write_into_room(text.as_bytes()).unwrap();
         assert_eq!(outcomes(&file.read().unwrap()), outcomes(&finishes));
-        assert!(!file.room().exists());
+        assert!(!file.reserve_path().exists());
         assert!(file.write_into_room(b"").is_err(), "there is no space left");
     }
 
@@ -341,7 +341,7 @@ mod tests {
     #[tokio::test]
     async fn x87_without_a_key_the_results_of_secret_calls_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
-        let file = OutcomeFile::beside(&folder.path().join("store.db"), None);
+        let file = OutcomeFile::next_to(&folder.path().join("store.db"), None);
         file.write(&MemoryStore::default(), all()).await.unwrap();
         let read = file.read().unwrap();
         let shortened: Vec<Outcome> = all().into_iter().map(|one| one.outcome.shortened()).collect();
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn x87_a_file_that_is_not_ours_or_broken_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let file = OutcomeFile::beside(&folder.path().join("store.db"), None);
+        let file = OutcomeFile::next_to(&folder.path().join("store.db"), None);
         private_file::replace(file.path(), b"{\"tenant\":1}\n").unwrap();
         assert!(
             file.read()

@@ -22,7 +22,7 @@ const PAGE: usize = 64;
 
 /// An event and its approval, which listeners filter by.
 #[derive(Clone, Debug)]
-pub struct Happened {
+pub struct EventWithApproval {
     /// Position in the feed.
     pub cursor: Cursor,
     /// The event.
@@ -33,7 +33,7 @@ pub struct Happened {
 
 /// Broadcast senders by tenant. A feed exists while somebody listens.
 #[derive(Default)]
-pub struct Feeds(Mutex<HashMap<Tenant, broadcast::Sender<Arc<Happened>>>>);
+pub struct Feeds(Mutex<HashMap<Tenant, broadcast::Sender<Arc<EventWithApproval>>>>);
 
 impl Feeds {
     /// Subscribes to a tenant's events from now on, starting its feed if there is none.
@@ -41,7 +41,7 @@ impl Feeds {
         &self,
         service: &Service,
         tenant: &Tenant,
-    ) -> Result<broadcast::Receiver<Arc<Happened>>, StoreError> {
+    ) -> Result<broadcast::Receiver<Arc<EventWithApproval>>, StoreError> {
         if let Some(receiver) = self.join(tenant) {
             return Ok(receiver);
         }
@@ -59,7 +59,7 @@ impl Feeds {
         Ok(receiver)
     }
 
-    fn join(&self, tenant: &Tenant) -> Option<broadcast::Receiver<Arc<Happened>>> {
+    fn join(&self, tenant: &Tenant) -> Option<broadcast::Receiver<Arc<EventWithApproval>>> {
         let feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         feeds.get(tenant).map(broadcast::Sender::subscribe)
     }
@@ -82,7 +82,7 @@ async fn follow(
     tenant: Tenant,
     mut from: Cursor,
     mut changes: countersign::wake::Changes,
-    sender: broadcast::Sender<Arc<Happened>>,
+    sender: broadcast::Sender<Arc<EventWithApproval>>,
 ) {
     loop {
         match read(&service, &tenant, from, PAGE).await {
@@ -117,7 +117,7 @@ pub async fn read(
     tenant: &Tenant,
     after: Cursor,
     limit: usize,
-) -> Result<Vec<Happened>, StoreError> {
+) -> Result<Vec<EventWithApproval>, StoreError> {
     let page: Vec<FeedEvent> = service.store().feed(tenant, after, limit).await?;
     let mut approvals: HashMap<ApprovalId, SharedApproval> = HashMap::new();
     let mut happened = Vec::with_capacity(page.len());
@@ -133,7 +133,7 @@ pub async fn read(
             approvals.insert(approval, found);
         }
         if let Some(approval) = approvals.get(&approval).cloned() {
-            happened.push(Happened {
+            happened.push(EventWithApproval {
                 cursor,
                 event,
                 approval,

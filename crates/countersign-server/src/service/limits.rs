@@ -159,7 +159,7 @@ pub struct List {
 impl List {
     /// Wraps the finished list. The caller's slot is held until the bytes are sent; the permit to build is released
     /// now.
-    pub fn made(self, bytes: Vec<u8>) -> Bytes {
+    pub fn into_body(self, bytes: Vec<u8>) -> Bytes {
         struct Made(
             Vec<u8>,
             #[expect(dead_code, reason = "counts while the bytes are kept")] Slot,

@@ -16,7 +16,7 @@ mod writable;
 
 pub use approvals::{LONGEST_COMMENT, decide_and_run, is_visible, reconcile, visible, wait};
 pub use error::ServiceError;
-pub use feed::{Feeds, Happened, StreamEventId, read as read_feed};
+pub use feed::{EventWithApproval, Feeds, StreamEventId, read as read_feed};
 pub use limits::{DECISIONS_PER_SECOND, LimitSettings, Limits, OpenStream, Slot, Slots};
 pub use metrics::Metrics;
 pub use revocations::{Followed, Revocations, Watch};

@@ -24,9 +24,9 @@ use tokio::sync::mpsc::{Sender, channel};
 
 use self::act::Act;
 use self::keys::Keys;
-use self::screen::Looks;
+use self::screen::DisplaySettings;
 use self::state::Inbox;
-use crate::backend::{Backend, Followed, Wanted};
+use crate::backend::{Backend, EventFilter, StreamItem};
 use crate::cli::{Color, Global};
 use crate::failure::{Exit, Failure};
 use crate::output::foreign::shown;
@@ -48,7 +48,7 @@ pub async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
     let mut inbox = Inbox::new(Instant::now());
     // Report errors of the backend before the screen is taken over.
     refresh(&backend, &mut inbox).await?;
-    let looks = Looks {
+    let looks = DisplaySettings {
         place: global.server.clone().unwrap_or_else(|| "this machine".to_owned()),
         has_colors: global.color != Color::Never && std::env::var_os("NO_COLOR").is_none(),
     };
@@ -61,7 +61,7 @@ pub async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
 async fn look(
     backend: &Backend,
     inbox: &mut Inbox,
-    looks: &Looks,
+    looks: &DisplaySettings,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let (sender, mut news) = channel(256);
@@ -117,8 +117,8 @@ async fn look(
 }
 
 /// Sends events to the inbox. Returns only on failure.
-async fn follow(backend: &Backend, news: Sender<Followed>) -> Failure {
-    let mut following = match backend.follow(Wanted::default()).await {
+async fn follow(backend: &Backend, news: Sender<StreamItem>) -> Failure {
+    let mut following = match backend.follow(EventFilter::default()).await {
         Ok(following) => following,
         Err(failure) => return failure,
     };
@@ -131,14 +131,14 @@ async fn follow(backend: &Backend, news: Sender<Followed>) -> Failure {
 }
 
 /// Records the connection's state. Returns true if the list has to be reloaded.
-fn note(inbox: &mut Inbox, followed: Followed) -> bool {
+fn note(inbox: &mut Inbox, followed: StreamItem) -> bool {
     match followed {
-        Followed::Happened(_) => true,
-        Followed::Lost(reason) => {
+        StreamItem::Happened(_) => true,
+        StreamItem::Lost(reason) => {
             inbox.lost = Some(reason);
             false
         }
-        Followed::Back => {
+        StreamItem::Back => {
             inbox.lost = None;
             true
         }
@@ -160,7 +160,7 @@ fn read(inbox: &mut Inbox, event: Event) -> Option<Act> {
 async fn perform(
     backend: &Backend,
     inbox: &mut Inbox,
-    looks: &Looks,
+    looks: &DisplaySettings,
     screen: &mut Screen,
     act: Act,
 ) -> Result<(), Failure> {
@@ -178,7 +178,7 @@ async fn perform(
                         approval.status,
                         shown(&approval.description)
                     ));
-                    inbox.leave_behind();
+                    inbox.remove_selected();
                 }
                 Err(failure) => {
                     let hint = failure.hint.map(|hint| format!(" ({})", once(&hint)));
@@ -249,7 +249,7 @@ impl Screen {
         })
     }
 
-    fn draw(&mut self, inbox: &mut Inbox, looks: &Looks) -> Result<(), Failure> {
+    fn draw(&mut self, inbox: &mut Inbox, looks: &DisplaySettings) -> Result<(), Failure> {
         let now = Instant::now();
         let drawn = self.terminal.draw(|frame| screen::draw(frame, inbox, looks, now));
         drawn.map(drop).map_err(|error| broken(&error))

@@ -27,7 +27,7 @@ const SIDE_BY_SIDE: u16 = 110;
 const NARROWEST: u16 = 4;
 
 /// Settings of the display.
-pub struct Looks {
+pub struct DisplaySettings {
     /// Server or machine that holds the approvals.
     pub place: String,
     /// Whether to use colours.
@@ -56,7 +56,7 @@ const HELP: &str = "
 ";
 
 /// Draws everything, and records in the inbox which rows of the card are visible.
-pub fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, looks: &Looks, now: Instant) {
+pub fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, looks: &DisplaySettings, now: Instant) {
     let rows = [Constraint::Length(1), Constraint::Min(3), Constraint::Length(2)];
     let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(Paragraph::new(title(inbox, looks)), top);
@@ -81,7 +81,7 @@ fn divide(area: Rect, count: usize) -> (Rect, Rect) {
     (list, card)
 }
 
-fn title(inbox: &Inbox, looks: &Looks) -> Line<'static> {
+fn title(inbox: &Inbox, looks: &DisplaySettings) -> Line<'static> {
     let pending = inbox
         .listed
         .iter()
@@ -99,12 +99,12 @@ fn title(inbox: &Inbox, looks: &Looks) -> Line<'static> {
     ];
     if let Some(reason) = &inbox.lost {
         let told = format!("  OFFLINE: {}", once(reason));
-        spans.push(Span::styled(told, alarming(looks)));
+        spans.push(Span::styled(told, alarm_style(looks)));
     }
     Line::from(spans)
 }
 
-fn alarming(looks: &Looks) -> Style {
+fn alarm_style(looks: &DisplaySettings) -> Style {
     let style = Style::new().add_modifier(Modifier::BOLD);
     if looks.has_colors {
         style.fg(Color::Red)
@@ -113,7 +113,7 @@ fn alarming(looks: &Looks) -> Style {
     }
 }
 
-fn draw_list(frame: &mut Frame<'_>, area: Rect, inbox: &Inbox, looks: &Looks, now: Instant) {
+fn draw_list(frame: &mut Frame<'_>, area: Rect, inbox: &Inbox, looks: &DisplaySettings, now: Instant) {
     let block = Block::new().borders(Borders::BOTTOM | Borders::RIGHT);
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -136,7 +136,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, inbox: &Inbox, looks: &Looks, no
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
 }
 
-fn row(listed: &Listed, width: usize, looks: &Looks, now: Instant) -> Line<'static> {
+fn row(listed: &Listed, width: usize, looks: &DisplaySettings, now: Instant) -> Line<'static> {
     let approval = &listed.approval;
     let left = match (listed.left(now), approval.status) {
         (Some(left), _) => duration::show(left),
@@ -154,7 +154,7 @@ fn row(listed: &Listed, width: usize, looks: &Looks, now: Instant) -> Line<'stat
     line(&text, looks.has_colors)
 }
 
-fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &Looks, now: Instant) {
+fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &DisplaySettings, now: Instant) {
     let Some(lines) = card_lines(inbox, usize::from(area.width), looks, now) else {
         return;
     };
@@ -187,8 +187,13 @@ fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &Looks
 }
 
 /// Returns the rows of the card with all values in full; for a batch, preceded by the selection of calls.
-fn card_lines(inbox: &Inbox, width: usize, looks: &Looks, now: Instant) -> Option<Vec<Line<'static>>> {
-    let mut approval = inbox.shown()?;
+fn card_lines(
+    inbox: &Inbox,
+    width: usize,
+    looks: &DisplaySettings,
+    now: Instant,
+) -> Option<Vec<Line<'static>>> {
+    let mut approval = inbox.selected_as_edited()?;
     let listed = inbox.current()?;
     approval.now = Moment(listed.now(now));
     if listed.left(now).is_none() && approval.status == State::Pending {
@@ -213,7 +218,7 @@ fn card_lines(inbox: &Inbox, width: usize, looks: &Looks, now: Instant) -> Optio
     Some(wrap(&text, width, looks.has_colors))
 }
 
-fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
+fn footer(inbox: &Inbox, looks: &DisplaySettings, width: u16) -> Vec<Line<'static>> {
     let room = usize::from(width);
     let keys = match inbox.seen.is_whole() {
         true => "a approve  d deny  c comment  e edit  j/k next  PgDn more  ? help  q leave",
@@ -224,7 +229,7 @@ fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
     let first = match (&inbox.mode, &inbox.message) {
         (Mode::Confirm(question), _) => {
             let text = format!("{}: press y to approve, any other key goes back", once(question));
-            Line::styled(fit(&text, room), alarming(looks))
+            Line::styled(fit(&text, room), alarm_style(looks))
         }
         (Mode::Comment, _) => {
             let shown = once(&inbox.draft.comment);
@@ -236,7 +241,7 @@ fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
             let tail: String = shown.chars().skip(skipped).collect();
             Line::styled(format!("comment: {tail}▏ (Enter keeps it, Esc drops it)"), bold)
         }
-        (_, Some(message)) if message.is_bad => one_line(&message.text, room).style(alarming(looks)),
+        (_, Some(message)) if message.is_bad => one_line(&message.text, room).style(alarm_style(looks)),
         (_, Some(message)) => one_line(&message.text, room).style(bold),
         (_, None) if !inbox.draft.comment.is_empty() => {
             let text = format!("comment: {}", once(&inbox.draft.comment));

@@ -186,7 +186,7 @@ impl Inbox {
     }
 
     /// Removes the selected approval and selects the next one.
-    pub fn leave_behind(&mut self) {
+    pub fn remove_selected(&mut self) {
         let left = self.selected;
         let at = self.index();
         self.listed.retain(|listed| Some(listed.approval.id) != left);
@@ -206,7 +206,7 @@ impl Inbox {
     }
 
     /// Returns the selected approval as it would run, with the person's edits.
-    pub fn shown(&self) -> Option<ApprovalView> {
+    pub fn selected_as_edited(&self) -> Option<ApprovalView> {
         let mut approval = self.current()?.approval.clone();
         for (position, arguments) in &self.draft.edits {
             let call = usize::from(*position)

@@ -87,7 +87,7 @@ fn i3_a_decision_is_about_the_digest_that_was_shown() {
     let deciding = inbox.approving().unwrap();
     let expected = vec![Choice::Deny, Choice::Edit(arguments), Choice::Approve];
     assert_eq!(deciding.verdict(), &Verdict::Each(expected));
-    let shown = inbox.shown().unwrap();
+    let shown = inbox.selected_as_edited().unwrap();
     let edited = shown.call(2).unwrap();
     assert_eq!(
         edited.argument_bytes().unwrap(),

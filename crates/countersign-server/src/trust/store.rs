@@ -64,7 +64,7 @@ impl StorePlace {
             true if is_known(&path, is_named)? => StorePlace::old(path),
             true => Err(not_trusted(&path)),
             false => {
-                let beside = beside(&path).find(|path| is_there(path));
+                let beside = sibling_paths(&path).find(|path| is_there(path));
                 if let Some(beside) = beside {
                     let message = format!("`{}` exists without its store", beside.display());
                     return Err(Failure::error("not_trusted", message).hint(without_store(&path)));
@@ -92,7 +92,7 @@ impl StorePlace {
     }
 
     fn old(path: PathBuf) -> Result<StorePlace, Failure> {
-        for beside in beside(&path) {
+        for beside in sibling_paths(&path) {
             check_regular(&beside)?;
             who::check(&beside, Folder::Own)?;
         }
@@ -131,7 +131,7 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-fn beside(path: &Path) -> impl Iterator<Item = PathBuf> {
+fn sibling_paths(path: &Path) -> impl Iterator<Item = PathBuf> {
     BESIDE.iter().map(|end| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
@@ -142,7 +142,7 @@ fn beside(path: &Path) -> impl Iterator<Item = PathBuf> {
 /// Returns the hint for a WAL without its store. The WAL may hold the last acknowledged commits.
 fn without_store(path: &Path) -> String {
     let store = path.display();
-    let found = beside(path).filter(|path| is_there(path));
+    let found = sibling_paths(path).filter(|path| is_there(path));
     let found: Vec<String> = found.map(|path| path.display().to_string()).collect();
     let found = found.join(" ");
     format!(

@@ -19,7 +19,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::{Answer, ApiError, App};
 use crate::access::Caller;
-use crate::service::{Happened, OpenStream, Service, StreamEventId, Watch, read_feed};
+use crate::service::{EventWithApproval, OpenStream, Service, StreamEventId, Watch, read_feed};
 use crate::view::FeedEventView;
 use crate::wire::EventsQuery;
 
@@ -102,7 +102,7 @@ impl Filter {
         })
     }
 
-    fn wants(&self, happened: &Happened) -> bool {
+    fn wants(&self, happened: &EventWithApproval) -> bool {
         let approval = &happened.approval;
         self.approval.is_none_or(|id| id == approval.id)
             && self.agent.as_ref().is_none_or(|agent| *agent == approval.agent)
@@ -124,7 +124,7 @@ struct Following {
     /// Last event read, whether or not it matched the filter.
     given: Cursor,
     queue: VecDeque<Sent>,
-    live: Receiver<Arc<Happened>>,
+    live: Receiver<Arc<EventWithApproval>>,
     is_over: bool,
     _open: OpenStream,
 }
@@ -191,7 +191,7 @@ impl Following {
     }
 
     /// Queues an event for the client. Skips live events that were already read from the store.
-    fn give(&mut self, happened: &Happened) {
+    fn give(&mut self, happened: &EventWithApproval) {
         if happened.cursor <= self.given && self.given != Cursor::default() {
             return;
         }
@@ -208,7 +208,7 @@ impl Following {
     }
 }
 
-fn sent(happened: &Happened) -> Option<Sent> {
+fn sent(happened: &EventWithApproval) -> Option<Sent> {
     let view = FeedEventView::new(&happened.approval, &happened.event)?;
     let data = serde_json::to_string(&view).ok()?;
     Some(

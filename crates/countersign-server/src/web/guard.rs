@@ -72,8 +72,8 @@ impl HostGuard {
     /// Wraps `inside` with the guard.
     pub fn new(app: App, inside: Router, queries: KnownQueries) -> HostGuard {
         let dress = match app.web().is_secure {
-            true => |answered: Answered| answered.map(|answer| dress(answer, true)),
-            false => |answered: Answered| answered.map(|answer| dress(answer, false)),
+            true => |answered: Answered| answered.map(|answer| add_security_headers(answer, true)),
+            false => |answered: Answered| answered.map(|answer| add_security_headers(answer, false)),
         };
         HostGuard {
             app,
@@ -215,7 +215,7 @@ static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
     carried.into_iter().collect()
 });
 
-fn dress(mut answer: Response, is_secure: bool) -> Response {
+fn add_security_headers(mut answer: Response, is_secure: bool) -> Response {
     let headers = answer.headers_mut();
     let own = std::mem::replace(headers, CARRIED.clone());
     // INVARIANT: a handler overrides none of these headers except `Cache-Control`.

@@ -11,7 +11,7 @@ use crate::access::{Account, Token};
 use crate::output::foreign::named;
 
 /// Checks the tokens and accounts of a tenant.
-pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, StoreError> {
+pub async fn check(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, StoreError> {
     let tokens = Token::list(store, tenant).await?;
     let mixed = tokens.iter().filter(|(_, token)| token.scopes.role().is_none());
     let mixed = mixed.map(|(id, token)| {

@@ -8,7 +8,7 @@ use crate::commands::verify::audit_at;
 /// Number of newest approvals to check, and of other approvals in addition.
 const SAMPLE: u32 = 500;
 
-pub async fn look(place: &str, is_full: bool) -> Finding {
+pub async fn check(place: &str, is_full: bool) -> Finding {
     let audit = Audit {
         sample: (!is_full).then_some(SAMPLE),
         ..Audit::default()

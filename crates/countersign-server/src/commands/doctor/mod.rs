@@ -96,8 +96,8 @@ impl Finding {
 
 pub async fn run(global: &Global, options: Doctor, output: &mut Output) -> Result<Exit, Failure> {
     let mut findings = match &global.server {
-        Some(url) => server::look(global, url).await,
-        None => look(global, &options).await,
+        Some(url) => server::check(global, url).await,
+        None => check(global, &options).await,
     };
     findings.extend(hook::look_at_all().await);
     report(&findings, output)
@@ -113,7 +113,7 @@ pub fn report(findings: &[Finding], output: &mut Output) -> Result<Exit, Failure
     Ok(if is_bad { Exit::Error } else { Exit::Done })
 }
 
-async fn look(global: &Global, options: &Doctor) -> Vec<Finding> {
+async fn check(global: &Global, options: &Doctor) -> Vec<Finding> {
     let mut findings = Vec::new();
     let place = match Config::check(global, options.config.as_deref()) {
         Ok((file, place)) => {
@@ -130,8 +130,8 @@ async fn look(global: &Global, options: &Doctor) -> Vec<Finding> {
     };
     findings.push(look_at_policy(global));
     findings.push(look_at_key(global));
-    findings.extend(pages::look(&place, options.full).await);
-    findings.extend(store::look(global, &place, options.full).await);
+    findings.extend(pages::check(&place, options.full).await);
+    findings.extend(store::check(global, &place, options.full).await);
     findings
 }
 

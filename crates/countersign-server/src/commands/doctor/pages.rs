@@ -12,7 +12,7 @@ use crate::trust::StorePlace;
 const LARGE: u64 = 256 * 1024 * 1024;
 
 /// Checks the file at `place`; returns `None` if the store is not a file, does not exist or cannot be opened.
-pub async fn look(place: &str, is_full: bool) -> Option<Finding> {
+pub async fn check(place: &str, is_full: bool) -> Option<Finding> {
     let path = PathBuf::from(place);
     if is_postgres(place) || !path.is_file() {
         return None;

@@ -6,7 +6,7 @@ use super::Finding;
 use crate::backend::RemoteBackend;
 use crate::cli::Global;
 
-pub async fn look(global: &Global, url: &str) -> Vec<Finding> {
+pub async fn check(global: &Global, url: &str) -> Vec<Finding> {
     let backend = match RemoteBackend::open(global, url, None) {
         Ok(backend) => backend,
         Err(failure) => return vec![Finding::failed("server", failure)],

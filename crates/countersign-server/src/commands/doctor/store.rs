@@ -17,7 +17,7 @@ const CLOCK_MAY_DIFFER: Duration = Duration::from_secs(5);
 /// Remaining lifetime of a token that causes a warning.
 const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-pub async fn look(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
+pub async fn check(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_file = !is_postgres(place);
     if is_file {
@@ -47,7 +47,7 @@ pub async fn look(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
             findings.extend(look_at_tokens(global, store.as_ref(), now).await);
         }
     }
-    findings.push(super::history::look(place, is_full).await);
+    findings.push(super::history::check(place, is_full).await);
     if is_file {
         // X18: agents under the same account are not separated from the person.
         findings.push(Finding::warning(
@@ -134,7 +134,7 @@ async fn look_at_tokens(global: &Global, store: &dyn Store, now: Time) -> Vec<Fi
         })
         .collect();
     let refused = match backend::tenant(global) {
-        Ok(tenant) => super::access::look(store, &tenant).await.unwrap_or_default(),
+        Ok(tenant) => super::access::check(store, &tenant).await.unwrap_or_default(),
         Err(_) => Vec::new(),
     };
     let ending: Vec<Finding> = ending.into_iter().chain(refused).collect();

@@ -20,7 +20,7 @@ pub async fn run(options: &HookStatus, output: &mut Output) -> Result<Exit, Fail
     for dialect in dialects {
         let mut files = status::files(dialect);
         files.extend(options.settings.clone());
-        let found = look(dialect, &files).await;
+        let found = check_files(dialect, &files).await;
         match found.is_empty() {
             false => findings.extend(found),
             true => findings.push(Finding::warning(
@@ -37,7 +37,7 @@ pub async fn run(options: &HookStatus, output: &mut Output) -> Result<Exit, Fail
 pub async fn look_at_all() -> Vec<Finding> {
     let mut findings = Vec::new();
     for dialect in Dialect::ALL {
-        findings.extend(look(dialect, &status::files(dialect)).await);
+        findings.extend(check_files(dialect, &status::files(dialect)).await);
     }
     match findings.is_empty() {
         true => vec![Finding::good("hooks", "no coding agent has one in its settings")],
@@ -45,7 +45,7 @@ pub async fn look_at_all() -> Vec<Finding> {
     }
 }
 
-async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
+async fn check_files(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     let subject = dialect.as_str();
     let made = match TrustList::load() {
         Ok(list) => list.hooks,
@@ -56,7 +56,7 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     for file in files {
         let installed = match status::read(file) {
             Ok(None) => continue,
-            Ok(Some(text)) => status::look(file, &text, dialect, &made),
+            Ok(Some(text)) => status::find_hook(file, &text, dialect, &made),
             Err(problem) => Err(problem),
         };
         match installed {
@@ -178,7 +178,7 @@ fn together(dialect: Dialect, found: &[(&PathBuf, Installed)]) -> usize {
 /// because they were reported before.
 fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (file, layer) in switch::look(dialect, files) {
+    for (file, layer) in switch::read_layers(dialect, files) {
         let switches = match layer {
             Ok(switches) => switches,
             Err(_) if files.contains(&file) => continue,

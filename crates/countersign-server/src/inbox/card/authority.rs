@@ -12,7 +12,7 @@ use super::shown;
 
 /// Permissions of the viewer on a card.
 #[derive(Debug, Serialize)]
-pub struct May {
+pub struct ViewerPermissions {
     /// Approve all calls.
     pub approve: bool,
     /// Approve at least one call.
@@ -26,8 +26,8 @@ pub struct May {
     pub quorum: u8,
 }
 
-impl May {
-    pub fn new(approval: &Approval, decider: Option<&Decider>) -> May {
+impl ViewerPermissions {
+    pub fn new(approval: &Approval, decider: Option<&Decider>) -> ViewerPermissions {
         let why_not = approval
             .calls
             .iter()
@@ -35,7 +35,7 @@ impl May {
         let is_open = |call: &Call| why_not_at_all(call, decider).is_none();
         let authorities = || approval.calls.iter().map(|call| call.terms.authority());
         let quorum = authorities().map(|authority| authority.quorum).max().unwrap_or(1);
-        May {
+        ViewerPermissions {
             approve: why_not.is_none(),
             approve_some: approval
                 .calls

@@ -10,7 +10,7 @@ mod call;
 mod origin;
 mod value;
 
-pub use authority::May;
+pub use authority::ViewerPermissions;
 pub use call::{CallCard, Edit};
 pub use value::{Measure, size};
 
@@ -89,7 +89,7 @@ pub struct Card {
     pub yes: String,
     pub no: String,
     pub approvers: String,
-    pub may: May,
+    pub may: ViewerPermissions,
     /// Endorsements so far, if several people have to approve.
     pub endorsed: Vec<Endorsed>,
     pub ended: Option<Ended>,
@@ -224,7 +224,7 @@ impl Card {
             ),
             no: label(approval, |call| call.terms.no.as_deref(), "Deny", "Deny all"),
             approvers: approvers(approval),
-            may: May::new(approval, decider),
+            may: ViewerPermissions::new(approval, decider),
             endorsed: endorsed(approval, now, decider, &secrecy),
             ended: (!is_pending).then(|| ended(approval, now, decider, &secrecy)),
             undoes: approval.undoes.map(|undoes| ApprovalLink {

@@ -88,12 +88,12 @@ pub struct Values {
     /// True if the values have provenance marks.
     pub is_traced: bool,
     /// Values that would be removed, or that a person removed.
-    pub gone: Vec<Gone>,
+    pub gone: Vec<RemovedValue>,
 }
 
 /// Removed value.
 #[derive(Debug, Serialize)]
-pub struct Gone {
+pub struct RemovedValue {
     pub name: String,
     pub was: String,
 }
@@ -105,7 +105,7 @@ impl Values {
             let pointer = escape(&change.pointer);
             let was = change.was.as_deref().map(|was| clip(was, WAS_CHARS).to_string());
             match (change.is.is_some(), was) {
-                (false, Some(was)) => self.gone.push(Gone {
+                (false, Some(was)) => self.gone.push(RemovedValue {
                     name: name(&pointer),
                     was,
                 }),

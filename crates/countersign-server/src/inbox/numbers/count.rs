@@ -8,7 +8,7 @@ use countersign::state::{CallState, State};
 use countersign::time::Time;
 use serde::Serialize;
 
-use super::fast_decisions::Haste;
+use super::fast_decisions::FastDecisions;
 use crate::inbox::card::{Moment, shown};
 use crate::{duration, view};
 
@@ -39,7 +39,7 @@ pub struct Numbers {
     pub decided: usize,
     pub hasty_percent: usize,
     /// Decisions that left no time to read the card.
-    pub haste: Haste,
+    pub haste: FastDecisions,
     #[serde(skip)]
     pub spans: Vec<Span>,
     /// Length of one span, in words.
@@ -99,7 +99,7 @@ impl Numbers {
         numbers.hasty = times.iter().filter(|time| **time < HASTY).count();
         numbers.hasty_percent = percent(numbers.hasty, numbers.decided);
         numbers.median = median(&mut times).map(show_time);
-        numbers.haste = Haste::count(&approvals);
+        numbers.haste = FastDecisions::count(&approvals);
         (numbers.spans, numbers.span) = spans(&approvals);
         numbers.tools = tools(&approvals);
         numbers

@@ -23,7 +23,7 @@ const MOST_PEOPLE: usize = 12;
 
 /// Decisions that left no time to read the card.
 #[derive(Debug, Default, Serialize)]
-pub struct Haste {
+pub struct FastDecisions {
     pub unread: usize,
     pub unread_percent: usize,
     pub people: Vec<Person>,
@@ -38,9 +38,9 @@ pub struct Person {
     pub percent: usize,
 }
 
-impl Haste {
+impl FastDecisions {
     /// Counts decisions. Erased approvals are skipped, since the length of their text is no longer known.
-    pub fn count(approvals: &[&Approval]) -> Haste {
+    pub fn count(approvals: &[&Approval]) -> FastDecisions {
         let mut people: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         let decided = approvals.iter().filter(|approval| approval.erased_at.is_none());
         for approval in decided {
@@ -64,7 +64,7 @@ impl Haste {
             .collect();
         people.sort_by(|one, other| (other.unread, &one.name).cmp(&(one.unread, &other.name)));
         people.truncate(MOST_PEOPLE);
-        Haste {
+        FastDecisions {
             unread,
             unread_percent: percent(unread, all),
             people,

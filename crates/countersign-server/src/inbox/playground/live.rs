@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use serde_json::json;
 
 use super::super::page;
-use super::super::session::Watching;
+use super::super::session::BackgroundCaller;
 use super::{PageQuery, log, talk};
 use crate::service::agents::News;
 use crate::service::agents::listen;
@@ -26,7 +26,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// Streams the news of a talk.
 pub async fn follow(
     State(app): State<App>,
-    Watching(caller): Watching,
+    BackgroundCaller(caller): BackgroundCaller,
     Path(agent): Path<String>,
     Query(asked): Query<PageQuery>,
 ) -> Response {

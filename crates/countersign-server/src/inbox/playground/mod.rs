@@ -20,7 +20,7 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 
 use super::card::{Card, Drawing, Measure, shown};
-use super::form::Sent;
+use super::form::FormFields;
 use super::session::{FRAGMENT, SignedIn};
 use super::{list, page};
 use crate::access::{Caller, Scope};
@@ -99,7 +99,7 @@ pub async fn say(
     SignedIn(caller): SignedIn,
     Path(agent): Path<String>,
     headers: HeaderMap,
-    Sent(message): Sent<Message>,
+    FormFields(message): FormFields<Message>,
 ) -> Response {
     let asked = PageQuery {
         session: Some(message.session.clone()),

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use countersign::hash::Hash;
 
 use super::endpoint::{Endpoint, message, mismatch, refused};
-use super::exchange::{Conversation, Life, caller};
+use super::exchange::{Conversation, SharedLifecycle, caller};
 use super::headers::are_modern;
 use super::sessions::MOST_SESSIONS;
 use super::target::SESSION;
@@ -30,7 +30,7 @@ use crate::mcp::wire;
 pub struct Bridge {
     servers: Servers,
     conversations: Mutex<HashMap<String, Arc<Conversation>>>,
-    life: Life,
+    life: SharedLifecycle,
 }
 
 /// Servers that are started or connected to for each session.
@@ -47,7 +47,7 @@ impl Bridge {
         Bridge {
             servers,
             conversations: Mutex::default(),
-            life: Life::default(),
+            life: SharedLifecycle::default(),
         }
     }
 

@@ -202,7 +202,7 @@ impl Endpoint {
         let decider = match &caller.person {
             None => None,
             Some(person) => {
-                let account = Account::look(self.store(), &caller.tenant, person).await;
+                let account = Account::find_with_basis(self.store(), &caller.tenant, person).await;
                 account.ok().flatten().map(|(account, basis)| Decider {
                     person: person.clone(),
                     groups: account.groups,
@@ -262,7 +262,7 @@ async fn called(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    if let Err(answer) = door(&endpoint.hosts, &headers) {
+    if let Err(answer) = check_host_and_origin(&endpoint.hosts, &headers) {
         return *answer;
     }
     if let Some(name) = repeated(&headers) {
@@ -344,7 +344,7 @@ fn repeated(headers: &HeaderMap) -> Option<&HeaderName> {
     headers.keys().filter(|name| counts(name)).find(is_repeated)
 }
 
-fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> {
+fn check_host_and_origin(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> {
     let host = text(headers, "host");
     let Some(host) = host.filter(|host| hosts.include(host)) else {
         return Err(Box::new(refused(
@@ -379,11 +379,11 @@ pub(super) async fn through(relay: &Arc<Relay>, read: Read, alias: Option<Arc<Al
     let (back, messages) = mpsc::channel(QUEUE);
     let next = relay.hear_client(read, &back).await;
     drop(back);
-    passed(next, messages, alias).await
+    await_ruling(next, messages, alias).await
 }
 
 /// Awaits a message's ruling; `messages` receives everything that is sent to the client meanwhile.
-pub(super) async fn passed<T: Send + 'static>(
+pub(super) async fn await_ruling<T: Send + 'static>(
     next: Next<T>,
     mut messages: mpsc::Receiver<OneLine>,
     alias: Option<Arc<Alias>>,

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use super::endpoint::{Endpoint, Passed, events, is_answer, message, passed, refused, soon, through};
+use super::endpoint::{Endpoint, Passed, await_ruling, events, is_answer, message, refused, soon, through};
 use super::events::event_of;
 use super::headers::{check, check_arguments};
 use super::shared::{Alias, status};
@@ -34,7 +34,7 @@ use crate::mcp::server::Server;
 
 /// An HTTP session and its servers.
 pub(super) struct Conversation {
-    with: With,
+    with: SessionServers,
     /// In-flight requests, by request id.
     waiting: Mutex<HashMap<Id, Waits>>,
     /// In-flight requests, by progress token.
@@ -49,12 +49,12 @@ pub(super) struct Conversation {
     used: Mutex<Instant>,
     /// Whether the servers have ended or are ending.
     is_over: AtomicBool,
-    life: Life,
+    life: SharedLifecycle,
 }
 
 /// Shared by all sessions: servers that are ending, and backoff.
 #[derive(Clone, Default)]
-pub(super) struct Life {
+pub(super) struct SharedLifecycle {
     /// Tasks that end servers.
     pub(super) ending: TaskTracker,
     /// Delays restarts of servers that ended by themselves.
@@ -67,27 +67,27 @@ pub(super) fn caller(who: &Who) -> String {
 }
 
 /// The servers of a session, and the handle that ends them.
-enum With {
+enum SessionServers {
     One(Arc<Relay>, Mutex<Option<Child>>),
     Several(Arc<Multiplexer>, Mutex<Option<Ends>>),
 }
 
-impl With {
+impl SessionServers {
     fn who(&self) -> &Who {
         match self {
-            With::One(relay, _) => &relay.who,
-            With::Several(switch, _) => &switch.who,
+            SessionServers::One(relay, _) => &relay.who,
+            SessionServers::Several(switch, _) => &switch.who,
         }
     }
 
     fn end(&self, ending: &TaskTracker) {
         match self {
-            With::One(_, child) => {
+            SessionServers::One(_, child) => {
                 if let Some(child) = lock(child).take() {
                     ending.spawn(child.end());
                 }
             }
-            With::Several(_, ends) => {
+            SessionServers::Several(_, ends) => {
                 if let Some(ends) = lock(ends).take() {
                     ending.spawn(ends.end());
                 }
@@ -98,8 +98,8 @@ impl With {
     /// Returns true if a call is held or running; such a call needs this very process.
     fn has_open_calls(&self) -> bool {
         match self {
-            With::One(relay, _) => relay.gateway.upstreams.has_open_calls(&relay.server),
-            With::Several(switch, _) => {
+            SessionServers::One(relay, _) => relay.gateway.upstreams.has_open_calls(&relay.server),
+            SessionServers::Several(switch, _) => {
                 let upstreams = &switch.gateway.upstreams;
                 switch
                     .servers()
@@ -143,11 +143,11 @@ impl Conversation {
     /// Ends the session's calls that wait for a person, or that were approved and have not started.
     pub(super) async fn end_calls(&self) {
         match &self.with {
-            With::One(relay, _) => {
+            SessionServers::One(relay, _) => {
                 relay.server.close();
                 relay.gateway.end_session(&relay.server).await;
             }
-            With::Several(switch, _) => {
+            SessionServers::Several(switch, _) => {
                 for server in switch.servers() {
                     server.close();
                     switch.gateway.end_session(&server).await;
@@ -191,13 +191,13 @@ impl Conversation {
         endpoint: &Arc<Endpoint>,
         launch: &Launch,
         who: Who,
-        life: Life,
+        life: SharedLifecycle,
     ) -> Result<Arc<Conversation>, String> {
         let (child, way, mut lines) = Child::start(launch).map_err(|failure| failure.message)?;
         let server = Arc::new(Server::new(endpoint.name.clone(), way));
         endpoint.resume(&server);
         let relay = Arc::new(Relay::new(endpoint.gateway.clone(), server, who));
-        let with = With::One(relay.clone(), Mutex::new(Some(child)));
+        let with = SessionServers::One(relay.clone(), Mutex::new(Some(child)));
         let conversation = Conversation::new(with, life);
         let heard = conversation.clone();
         tokio::spawn(async move {
@@ -222,7 +222,7 @@ impl Conversation {
         endpoint: &Arc<Endpoint>,
         specs: &[Spec],
         who: &Who,
-        life: Life,
+        life: SharedLifecycle,
     ) -> Result<Arc<Conversation>, String> {
         let connections = multiplexer::connect(specs).map_err(|failure| failure.message)?;
         let started = Started::new(&endpoint.gateway, who, connections);
@@ -233,7 +233,7 @@ impl Conversation {
         let (to_client, mut messages) = mpsc::channel(QUEUE);
         let (hearing, ends) = started.hear(to_client);
         tokio::spawn(hearing);
-        let conversation = Conversation::new(With::Several(switch, Mutex::new(Some(ends))), life);
+        let conversation = Conversation::new(SessionServers::Several(switch, Mutex::new(Some(ends))), life);
         let heard = conversation.clone();
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
@@ -244,7 +244,7 @@ impl Conversation {
         Ok(conversation)
     }
 
-    fn new(with: With, life: Life) -> Arc<Conversation> {
+    fn new(with: SessionServers, life: SharedLifecycle) -> Arc<Conversation> {
         Arc::new(Conversation {
             with,
             waiting: Mutex::default(),
@@ -269,7 +269,7 @@ impl Conversation {
     /// headers that every request has are checked, not those that a tool's definition adds.
     pub(super) async fn check(&self, frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
         check(frame, headers)?;
-        let With::One(relay, _) = &self.with else {
+        let SessionServers::One(relay, _) = &self.with else {
             return Ok(());
         };
         let params = frame.part(&frame.params).unwrap_or_default();
@@ -323,18 +323,18 @@ impl Conversation {
             }
         }
         let answered = match &self.with {
-            With::One(relay, _) => match through(relay, Frame::read_line(body), alias).await {
+            SessionServers::One(relay, _) => match through(relay, Frame::read_line(body), alias).await {
                 Passed::Answered(answer) => Some(answer),
                 Passed::On(body) => match relay.server.send(body).await {
                     Ok(()) => None,
                     Err(_) => Some(refused(StatusCode::BAD_GATEWAY, "the server is gone")),
                 },
             },
-            With::Several(switch, _) => {
+            SessionServers::Several(switch, _) => {
                 let (back, said) = mpsc::channel(QUEUE);
                 let next = switch.hear_client(Frame::read_line(body), &back).await;
                 drop(back);
-                match passed(next, said, alias).await {
+                match await_ruling(next, said, alias).await {
                     Passed::Answered(answer) => Some(answer),
                     Passed::On(routed) => {
                         self.route(routed, &waits).await;
@@ -412,8 +412,8 @@ impl Conversation {
         let anybody = || lock(&self.waiting).values().next().cloned();
         match (to.or_else(listening).or_else(anybody), &self.with) {
             (Some(to), _) => to.send(line).await,
-            (None, With::One(relay, _)) => relay.while_running(line).await,
-            (None, With::Several(..)) => {}
+            (None, SessionServers::One(relay, _)) => relay.while_running(line).await,
+            (None, SessionServers::Several(..)) => {}
         }
         lock(&self.progress).retain(|_, waits| !waits.to.is_closed());
     }

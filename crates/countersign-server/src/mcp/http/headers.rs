@@ -44,7 +44,7 @@ pub fn check(frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
     ];
     for (header, expected) in expected {
         if let Some(expected) = expected
-            && shown(headers, header)?.as_deref() != Some(expected.as_str())
+            && header_text(headers, header)?.as_deref() != Some(expected.as_str())
         {
             return Err(format!("the header `{header}` does not say what the body says"));
         }
@@ -61,7 +61,7 @@ pub fn check_arguments(frame: &Frame, headers: &HeaderMap, wanted: &[InHeader]) 
     for wanted in wanted {
         let found = wanted.path.iter().try_fold(&arguments, |at, name| at.get(name));
         let expected = found.and_then(written);
-        let shown = shown(headers, wanted.name.as_str())?;
+        let shown = header_text(headers, wanted.name.as_str())?;
         let is_number = found.is_some_and(Value::is_number);
         let is_same = match (&shown, &expected) {
             (Some(shown), Some(expected)) if is_number => shown.parse::<f64>() == expected.parse::<f64>(),
@@ -78,7 +78,7 @@ pub fn check_arguments(frame: &Frame, headers: &HeaderMap, wanted: &[InHeader]) 
 }
 
 /// Returns the text of a header, decoded if it is base64.
-fn shown(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
+fn header_text(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
     let Some(value) = headers.get(name) else {
         return Ok(None);
     };

@@ -123,7 +123,7 @@ impl Proxy {
             Some((alias, line)) => (Some(Arc::new(alias)), Some(Frame::read_line(line))),
             None => (None, frame.map(Ok)),
         };
-        let asked = frame.as_ref().and_then(|read| asked(read.as_ref().ok()?));
+        let asked = frame.as_ref().and_then(|read| request_id(read.as_ref().ok()?));
         let body = match frame {
             Some(read) => match through(&relay, read, alias.clone()).await {
                 Passed::On(body) => body,
@@ -131,7 +131,7 @@ impl Proxy {
             },
             None => OneLine::default(),
         };
-        let opened = match self.way.open(method, passed(&headers), &body).await {
+        let opened = match self.way.open(method, headers_for_server(&headers), &body).await {
             Ok(opened) => opened,
             Err(RequestError::NotSent(why) | RequestError::Unknown(why)) => {
                 return refused(
@@ -198,7 +198,7 @@ impl Proxy {
         found.unwrap_or_else(|| {
             let relay = self.relay(endpoint, who);
             // There is no handshake in the protocol version without sessions.
-            relay.server.greeted();
+            relay.server.mark_greeted();
             self.replace(relay.clone());
             relay
         })
@@ -240,14 +240,14 @@ fn is_greeting(frame: &Frame) -> bool {
 }
 
 /// Returns the id of a request.
-fn asked(frame: &Frame) -> Option<Id> {
+fn request_id(frame: &Frame) -> Option<Id> {
     match &frame.kind {
         Kind::Request { id, .. } => Some(id.clone()),
         _ => None,
     }
 }
 
-fn passed(headers: &HeaderMap) -> HeaderMap {
+fn headers_for_server(headers: &HeaderMap) -> HeaderMap {
     let mut passed = headers.clone();
     for name in NOT_PASSED {
         passed.remove(name);
@@ -257,7 +257,7 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Returns the headers of a server's response that the client gets.
-fn returned(headers: &HeaderMap) -> HeaderMap {
+fn headers_for_client(headers: &HeaderMap) -> HeaderMap {
     let is_returned = |name: &HeaderName| name.as_str().starts_with("mcp-") || RETURNED.contains(name);
     let all = headers.iter().filter(|(name, _)| is_returned(name));
     all.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -278,7 +278,7 @@ async fn back(
         let problem = format!("the server answers {status}, and the gateway sends no client elsewhere");
         return refused(StatusCode::BAD_GATEWAY, &problem);
     }
-    let headers = returned(&opened.headers);
+    let headers = headers_for_client(&opened.headers);
     let answered = |kind: &'static str, body: Body| {
         let mut answer = body.into_response();
         *answer.headers_mut() = headers;

@@ -258,7 +258,7 @@ impl Exchange<'_> {
         let Some(problem) = problem else {
             return Ok(());
         };
-        output::beside(&format!(
+        output::print_to_stderr(&format!(
             "countersign: a message of a server was not passed on: {problem}"
         ));
         match self.id.is_some() && !self.is_answered {

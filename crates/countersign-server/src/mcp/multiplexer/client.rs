@@ -99,7 +99,7 @@ impl Multiplexer {
                 Next::Done
             }
             Kind::Response { .. } => {
-                self.answered(&frame, back).await;
+                self.forward_response(&frame, back).await;
                 Next::Done
             }
             Kind::Notification { method } => {
@@ -108,13 +108,14 @@ impl Multiplexer {
             }
             Kind::Request { id, method } => {
                 let back = back.clone();
-                self.asked(ClientRequest { frame, id, back }, &method).await
+                self.handle_request(ClientRequest { frame, id, back }, &method)
+                    .await
             }
         }
     }
 
     /// Forwards the client's response to the server that asked, under that server's original id.
-    async fn answered(&self, frame: &Frame, back: &Back) {
+    async fn forward_response(&self, frame: &Frame, back: &Back) {
         let raw = frame
             .part(&frame.id)
             .and_then(|raw| serde_json::from_slice(raw).ok());
@@ -129,7 +130,7 @@ impl Multiplexer {
     async fn handle_notification(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) {
         match method {
             "notifications/initialized" => self.initialized(frame.line.clone()).await,
-            "notifications/cancelled" => self.cancelled(frame, back).await,
+            "notifications/cancelled" => self.forward_cancellation(frame, back).await,
             "notifications/progress" => {
                 let params = frame.part(&frame.params).unwrap_or_default();
                 let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
@@ -148,7 +149,7 @@ impl Multiplexer {
                 }
             }
             // A notification for one server must not reach the others.
-            _ => output::beside(&format!(
+            _ => output::print_to_stderr(&format!(
                 "countersign: `{}` of the client is for none of several servers, and was not passed on",
                 method.escape_default()
             )),
@@ -156,7 +157,7 @@ impl Multiplexer {
     }
 
     /// Forwards a cancellation to the server that has the request.
-    async fn cancelled(&self, frame: &Frame, back: &Back) {
+    async fn forward_cancellation(&self, frame: &Frame, back: &Back) {
         let params = frame.part(&frame.params).unwrap_or_default();
         let request = pick(params, ["requestId"]).ok().and_then(|[request]| request);
         let Some(id) = request.and_then(Id::read) else {
@@ -186,7 +187,7 @@ impl Multiplexer {
         }
     }
 
-    async fn asked(self: &Arc<Self>, asked: ClientRequest, method: &str) -> Next<Routed> {
+    async fn handle_request(self: &Arc<Self>, asked: ClientRequest, method: &str) -> Next<Routed> {
         if method != "server/discover" {
             self.learn(&asked.frame);
         }

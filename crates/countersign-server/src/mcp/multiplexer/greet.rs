@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client::ClientRequest;
-use super::merge::{beside, merged};
+use super::merge::{merge_other_members, merged};
 use super::server::lists_of;
 use super::{Multiplexer, Routed};
 use crate::mcp::answer::speaks_for_us;
@@ -41,7 +41,11 @@ impl Multiplexer {
             tokio::spawn(async move { switch.greet_leg(number, frame, back).await });
         }
         let upstreams = self.upstreams.all();
-        let settled = futures_util::future::join_all(upstreams.iter().map(|upstream| upstream.settled()));
+        let settled = futures_util::future::join_all(
+            upstreams
+                .iter()
+                .map(|upstream| upstream.wait_until_ready_or_out()),
+        );
         let _ = tokio::time::timeout(GREETS_WITHIN, settled).await;
         let answers: Vec<(String, Bytes)> = upstreams
             .iter()
@@ -51,7 +55,7 @@ impl Multiplexer {
             asked.refuse(wire::INTERNAL, &self.nobody()).await;
             return None;
         }
-        let result = greeted(&answers);
+        let result = merge_initialize_results(&answers);
         asked.answer(wire::result(&asked.raw_id(), &result)).await;
         None
     }
@@ -78,7 +82,7 @@ impl Multiplexer {
                     *lock(&upstream.greeted) = Some(result);
                     upstream.ready(Some(capabilities.into()));
                 }
-                None => _ = upstream.out(&said(&answer, "it does not take the client's greeting")),
+                None => _ = upstream.out(&error_text(&answer, "it does not take the client's greeting")),
             },
             Err(lost) => _ = upstream.out(&lost.why()),
         }
@@ -135,7 +139,7 @@ impl Multiplexer {
                     Some(result) => results.push((upstream, result)),
                     None => {
                         let error = answer.part(&answer.error).unwrap_or(b"{}");
-                        asked.answer(wire::kept_error(&asked.raw_id(), error)).await;
+                        asked.answer(wire::raw_error(&asked.raw_id(), error)).await;
                         return None;
                     }
                 },
@@ -181,7 +185,7 @@ impl Multiplexer {
 }
 
 /// Returns the error message of a response, prefixed with `otherwise`; or only `otherwise` if there is none.
-fn said(answer: &Frame, otherwise: &str) -> String {
+fn error_text(answer: &Frame, otherwise: &str) -> String {
     let error = answer.part(&answer.error).unwrap_or_default();
     let message = pick(error, ["message"]).ok().and_then(|[message]| message);
     let message = message.and_then(|message| serde_json::from_str::<String>(message.get()).ok());
@@ -197,7 +201,7 @@ pub fn capabilities(result: &[u8]) -> String {
 }
 
 /// Merges the results of `initialize`. The protocol version is the oldest one among the servers.
-fn greeted(answers: &[(String, Bytes)]) -> String {
+fn merge_initialize_results(answers: &[(String, Bytes)]) -> String {
     let versions = answers
         .iter()
         .filter_map(|(_, result)| text(result, "protocolVersion"));
@@ -218,7 +222,7 @@ fn answer(versions: String, answers: &[(String, Bytes)], rest: &[Vec<(String, Bo
         format!("\"serverInfo\":{}", info()),
     ];
     written.extend(instructions(answers));
-    let beside = beside(rest);
+    let beside = merge_other_members(rest);
     let beside = beside
         .iter()
         .map(|(name, text)| format!("{}:{text}", quote(name)));
@@ -323,7 +327,7 @@ mod tests {
 
     #[test]
     fn several_greetings_are_one() {
-        let made = greeted(&answers(&[
+        let made = merge_initialize_results(&answers(&[
             (
                 "a",
                 r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{},"instructions":"Be kind."}"#,

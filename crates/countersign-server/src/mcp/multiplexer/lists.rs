@@ -151,7 +151,7 @@ impl Multiplexer {
         let refused = answers.find_map(|answer| answer.part(&answer.error));
         let answer = match (is_set, refused) {
             (true, _) => wire::result(&asked.raw_id(), "{}"),
-            (false, Some(error)) => wire::kept_error(&asked.raw_id(), error),
+            (false, Some(error)) => wire::raw_error(&asked.raw_id(), error),
             (false, None) => wire::error(
                 Some(&asked.raw_id()),
                 wire::METHOD_NOT_FOUND,
@@ -225,7 +225,7 @@ fn written(server: &str, text: &str, is_named: bool) -> Option<String> {
 
 fn result(member: &str, items: &[String], rest: &[Vec<(String, Box<RawValue>)>], is_modern: bool) -> String {
     let mut written = vec![format!("\"{member}\":[{}]", items.join(","))];
-    let mut beside = merge::beside(rest);
+    let mut beside = merge::merge_other_members(rest);
     // Defaults for required members that no server sent.
     let ours = [
         ("resultType", "\"complete\""),

@@ -57,7 +57,7 @@ fn object(objects: Vec<Vec<(String, &RawValue)>>) -> String {
 
 /// Merges the other members of several lists. The cache lifetime is the shortest of them, and the cache scope the
 /// narrowest.
-pub fn beside(lists: &[Vec<(String, Box<RawValue>)>]) -> Vec<(String, String)> {
+pub fn merge_other_members(lists: &[Vec<(String, Box<RawValue>)>]) -> Vec<(String, String)> {
     let mut all: Vec<(String, Vec<&RawValue>)> = Vec::new();
     for (name, value) in lists.iter().flatten() {
         match all.iter_mut().find(|(known, _)| known == name) {
@@ -143,6 +143,6 @@ mod tests {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
             .collect();
-        assert_eq!(beside(&lists), expected);
+        assert_eq!(merge_other_members(&lists), expected);
     }
 }

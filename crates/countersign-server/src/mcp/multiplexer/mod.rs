@@ -143,9 +143,9 @@ impl Multiplexer {
     }
 
     /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.
-    pub async fn left(&self) {
+    pub async fn client_left(&self) {
         for upstream in self.upstreams.all() {
-            upstream.relay.left().await;
+            upstream.relay.client_left().await;
         }
         self.tasks.close();
         // Do not wait long for a server that is slow to initialize.

@@ -13,7 +13,7 @@ const LONGEST: usize = 8 * 1024;
 
 /// Known resources of one server.
 #[derive(Debug, Default)]
-pub struct Offered {
+pub struct KnownResources {
     /// Listed URIs; `None` if they must be fetched (again).
     pub listed: Option<HashSet<String>>,
     /// URI templates; `None` if they must be fetched (again).
@@ -21,7 +21,7 @@ pub struct Offered {
     links: VecDeque<String>,
 }
 
-impl Offered {
+impl KnownResources {
     /// Returns true if the server offers this URI.
     pub fn has(&self, uri: &str) -> bool {
         let listed = self.listed.as_ref().is_some_and(|listed| listed.contains(uri));
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn links_are_remembered() {
-        let mut offered = Offered::default();
+        let mut offered = KnownResources::default();
         assert!(!offered.has("a://b"));
         offered.learn(br#"{"content":[{"type":"text","text":"resource_link"},{"type":"resource_link","uri":"a://b","name":"x"}]}"#);
         assert!(offered.has("a://b") && !offered.has("a://c"));

@@ -181,17 +181,23 @@ async fn look(upstream: &UpstreamRelay) {
     };
     let server = &upstream.relay.server;
     let params: &Params<'_> = &|cursor| server.listing(cursor);
-    if !knows_listed && let Some(pages) = asked(upstream, "resources/list", "resources", params).await {
+    if !knows_listed && let Some(pages) = read_pages(upstream, "resources/list", "resources", params).await {
         lock(&upstream.offered).listed = Some(texts(&pages, "uri").collect());
     }
     if !knows_templates
-        && let Some(pages) = asked(upstream, "resources/templates/list", "resourceTemplates", params).await
+        && let Some(pages) =
+            read_pages(upstream, "resources/templates/list", "resourceTemplates", params).await
     {
         lock(&upstream.offered).templates = Some(texts(&pages, "uriTemplate").collect());
     }
 }
 
-async fn asked(upstream: &UpstreamRelay, method: &str, member: &str, params: &Params<'_>) -> Option<Pages> {
+async fn read_pages(
+    upstream: &UpstreamRelay,
+    method: &str,
+    member: &str,
+    params: &Params<'_>,
+) -> Option<Pages> {
     let pages = upstream.relay.server.pages(method, member, params);
     tokio::time::timeout(super::lists::WITHIN, pages).await.ok()?.ok()
 }

@@ -49,7 +49,7 @@ impl Multiplexer {
                 Ok(connection) => return self.replace(number, &old, connection).await,
                 Err(failure) => {
                     let (name, why) = (&spec.name, failure.message);
-                    output::beside(&format!(
+                    output::print_to_stderr(&format!(
                         "countersign: the server `{name}` cannot be started again: {why}"
                     ));
                     self.backoff.ended(name, Duration::ZERO);
@@ -141,7 +141,7 @@ impl Multiplexer {
             tracing::warn!("what was left open cannot be taken up: {error}");
         }
         self.subscribe_again(number, &upstream).await;
-        output::beside(&format!(
+        output::print_to_stderr(&format!(
             "countersign: the server `{}` was started again",
             upstream.name()
         ));

@@ -77,13 +77,13 @@ impl Multiplexer {
     fn translated(&self, number: usize, upstream: &UpstreamRelay, frame: Frame) -> Option<OneLine> {
         let params = frame.part(&frame.params).unwrap_or_default();
         match &frame.kind {
-            Kind::Request { .. } => Some(asked_by(upstream.name(), &frame)),
+            Kind::Request { .. } => Some(with_server_in_ids(upstream.name(), &frame)),
             Kind::Response { id } => {
                 // An error about an unreadable message names no request.
                 let is_about_none = id.as_json() == "null";
                 if !is_about_none && !lock(&self.routes).answered(id, number) {
                     let name = upstream.name();
-                    output::beside(&format!(
+                    output::print_to_stderr(&format!(
                         "countersign: `{name}` answered what it was not asked; not passed on"
                     ));
                     return None;
@@ -164,7 +164,7 @@ pub fn lists_of(upstream: &UpstreamRelay) -> Vec<&'static str> {
 }
 
 /// Rewrites the id and the progress token of a server's request to `SERVER:ID`.
-fn asked_by(server: &str, frame: &Frame) -> OneLine {
+fn with_server_in_ids(server: &str, frame: &Frame) -> OneLine {
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     if let (Some(place), Some(raw)) = (frame.id.clone(), frame.part(&frame.id)) {
         edits.push((place, foreign(server, &String::from_utf8_lossy(raw))));
@@ -200,7 +200,7 @@ mod tests {
         let expected = text
             .replace("\"p\"", r#""mail:\"p\"""#)
             .replace(": 7 ", r#": "mail:7" "#);
-        assert_eq!(asked_by("mail", &frame), OneLine::new(expected));
+        assert_eq!(with_server_in_ids("mail", &frame), OneLine::new(expected));
         let text = r#"{"method":"notifications/cancelled","params":{"requestId":7,"reason":"r"}}"#;
         let frame = Frame::read(text.into()).unwrap();
         let params = frame.part(&frame.params).unwrap();

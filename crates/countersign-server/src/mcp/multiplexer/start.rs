@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Source};
 use super::server::End;
-use super::upstream::{Nowhere, UpstreamRelay};
+use super::upstream::{UnreachableUpstream, UpstreamRelay};
 use super::{Greeting, Multiplexer, Spec, Upstreams};
 use crate::failure::{Exit, Failure};
 use crate::mcp::answer_history::Seen;
@@ -57,7 +57,7 @@ impl Started {
             let relay = |upstream| {
                 let server = Arc::new(Server::new(spec.name.clone(), upstream));
                 let relay = Relay::new(gateway.clone(), server, who.clone());
-                UpstreamRelay::new(relay.with_seen(seen.beside()))
+                UpstreamRelay::new(relay.with_seen(seen.for_another_server()))
             };
             match connection {
                 Ok(connection) => {
@@ -67,7 +67,7 @@ impl Started {
                     upstreams.push((spec, Mutex::new(Arc::new(upstream))));
                 }
                 Err(failure) => {
-                    let upstream = relay(Box::new(Nowhere));
+                    let upstream = relay(Box::new(UnreachableUpstream));
                     upstream.relay.server.gone();
                     upstream.out(&failure.message);
                     upstreams.push((spec, Mutex::new(Arc::new(upstream))));
@@ -202,7 +202,7 @@ pub async fn run(gateway: Arc<Gateway>, who: &Who, connections: Connections) -> 
             None => Exit::Done,
         }
     };
-    between(&gateway, clients, async || switch.left().await, serve, end).await
+    between(&gateway, clients, async || switch.client_left().await, serve, end).await
 }
 
 async fn client(switch: Arc<Multiplexer>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {

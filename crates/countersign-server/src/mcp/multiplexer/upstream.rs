@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::offered::Offered;
+use super::offered::KnownResources;
 use crate::mcp::builtin_tools;
 use crate::mcp::frame::pick;
 use crate::mcp::lock;
@@ -28,7 +28,7 @@ pub struct UpstreamRelay {
     /// The server's result of `initialize`.
     pub greeted: Mutex<Option<Bytes>>,
     /// Resources of this server.
-    pub offered: Mutex<Offered>,
+    pub offered: Mutex<KnownResources>,
     stage: watch::Sender<Stage>,
     standing: Mutex<Standing>,
     /// Whether the server got `notifications/initialized`.
@@ -61,9 +61,9 @@ enum Standing {
 }
 
 /// Upstream for a server that could not be reached.
-pub struct Nowhere;
+pub struct UnreachableUpstream;
 
-impl Upstream for Nowhere {
+impl Upstream for UnreachableUpstream {
     fn send(&self, _frame: OneLine) -> BoxFuture<'_, Result<(), Gone>> {
         async { Err(Gone) }.boxed()
     }
@@ -90,7 +90,7 @@ impl UpstreamRelay {
         let old = &old.relay;
         let server = Arc::new(Server::new(old.server.name.clone(), upstream));
         let relay = Relay::new(old.gateway.clone(), server, old.who.clone());
-        let relay = relay.with_seen(old.seen.beside());
+        let relay = relay.with_seen(old.seen.for_another_server());
         *lock(&relay.client) = lock(&old.client).clone();
         UpstreamRelay {
             owes_notice: AtomicBool::new(true),
@@ -168,7 +168,7 @@ impl UpstreamRelay {
             is_in
         });
         if is_news {
-            output::beside(&format!(
+            output::print_to_stderr(&format!(
                 "countersign: the server `{}` is left out: {reason}",
                 self.name()
             ));
@@ -177,7 +177,7 @@ impl UpstreamRelay {
     }
 
     /// Waits until the server is ready or out.
-    pub async fn settled(&self) {
+    pub async fn wait_until_ready_or_out(&self) {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| !matches!(stage, Stage::New)).await;
     }
@@ -208,7 +208,7 @@ impl UpstreamRelay {
                 let name = self.name();
                 // The previous list is no longer valid.
                 self.changed();
-                output::beside(&format!("countersign: the tools of `{name}` are left out: {why}"));
+                output::print_to_stderr(&format!("countersign: the tools of `{name}` are left out: {why}"));
                 return Err(why);
             }
         };
@@ -222,7 +222,7 @@ impl UpstreamRelay {
             None => Ok(pages),
             Some(reason) => {
                 if before != standing {
-                    output::beside(&format!(
+                    output::print_to_stderr(&format!(
                         "countersign: no tool of `{}` is offered: {reason}",
                         self.name()
                     ));

@@ -87,7 +87,7 @@ impl Relay {
         let server = &self.server;
         let appearance = pinned::appearance(self.gateway.gate.policy(), &server.name, tool, definition);
         if appearance != ToolAppearance::AsListed && server.tools.is_news(tool) {
-            output::beside(&format!(
+            output::print_to_stderr(&format!(
                 "countersign: the client is not shown the definition of `{}/{}`: it is not one that the policy pins",
                 server.name,
                 tool.escape_default()

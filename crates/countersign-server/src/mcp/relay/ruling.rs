@@ -133,7 +133,7 @@ impl Relay {
             let _ = in_flight.back.send(no_round(form)).await;
             return None;
         }
-        let put = self.gateway.put(located).await;
+        let put = self.gateway.join_or_submit(located).await;
         let answer = match put {
             // The permit is consumed here: these bytes are sent once.
             Ok(Disposition::Pass(permit)) => {
@@ -248,9 +248,9 @@ impl Relay {
                     self.continuations.remember(result, &rest.tool, &rest.arguments);
                     let (name, arguments) = (self.server.qualified(&rest.tool), rest.arguments.clone());
                     self.seen.saw(AwaitedAnswer { name, arguments }, result);
-                    wire::kept_result(&form.id, result)
+                    wire::raw_result(&form.id, result)
                 }
-                None => wire::kept_error(&form.id, frame.part(&frame.error).unwrap_or(b"{}")),
+                None => wire::raw_error(&form.id, frame.part(&frame.error).unwrap_or(b"{}")),
             },
             Err(lost) => wire::error(Some(&form.id), wire::INTERNAL, &lost.why()),
         })

@@ -6,7 +6,7 @@ use countersign::id::Run;
 use countersign::store::{Filter, LONGEST_PAGE};
 use serde_json::value::RawValue;
 
-use super::{TaskRequest, described, stands};
+use super::{TaskRequest, described, status_message};
 use crate::mcp::answer::{is_our_task, speaks_for_us};
 use crate::mcp::frame::{pick, span, splice};
 use crate::mcp::one_line::OneLine;
@@ -35,7 +35,7 @@ impl Relay {
             let items: Vec<&RawValue> = serde_json::from_str(tasks?.get()).ok()?;
             if items.iter().any(|item| is_our_task(item.get().as_bytes())) {
                 let name = &self.server.name;
-                output::beside(&format!(
+                output::print_to_stderr(&format!(
                     "countersign: `{name}` lists tasks in our name; its tasks are left out"
                 ));
                 return None;
@@ -57,10 +57,10 @@ impl Relay {
             ))
         });
         match (listed, theirs) {
-            (Some(listed), _) => wire::kept_result(&asked.raw_id, &listed),
+            (Some(listed), _) => wire::raw_result(&asked.raw_id, &listed),
             // If we have no tasks either, the server's error is the answer.
             (None, Ok(frame)) if ours.is_empty() && frame.error.is_some() => {
-                wire::kept_error(&asked.raw_id, frame.part(&frame.error).unwrap_or(b"{}"))
+                wire::raw_error(&asked.raw_id, frame.part(&frame.error).unwrap_or(b"{}"))
             }
             _ => wire::result(&asked.raw_id, &format!("{{\"tasks\":[{ours}]}}")),
         }
@@ -77,7 +77,7 @@ impl Relay {
         open.sort_unstable_by_key(|approval| std::cmp::Reverse(approval.id));
         let shown = open
             .iter()
-            .map(|open| format!("{{{}}}", described(open, "working", stands(open), false)));
+            .map(|open| format!("{{{}}}", described(open, "working", status_message(open), false)));
         shown.collect()
     }
 

@@ -89,17 +89,17 @@ pub struct Talk {
     served: Arc<Served>,
     place: TurnContext,
     session: String,
-    going: Arc<Going>,
+    going: Arc<TalkState>,
 }
 
-struct Going {
+struct TalkState {
     turn: tokio::sync::Mutex<()>,
     news: broadcast::Sender<Arc<News>>,
 }
 
 /// The talks that are in use.
 #[derive(Default)]
-pub struct Talks(Mutex<HashMap<Channel, Weak<Going>>>);
+pub struct Talks(Mutex<HashMap<Channel, Weak<TalkState>>>);
 
 impl Talks {
     pub(super) fn open(&self, served: &Arc<Served>, place: TurnContext, session: &str) -> Talk {
@@ -109,7 +109,7 @@ impl Talks {
         }
         let open = talks.get(&place.channel).and_then(Weak::upgrade);
         let going = open.unwrap_or_else(|| {
-            let going = Arc::new(Going {
+            let going = Arc::new(TalkState {
                 turn: tokio::sync::Mutex::new(()),
                 news: broadcast::channel(QUEUE).0,
             });
@@ -171,13 +171,13 @@ impl Talk {
         let service = service.clone();
         service.clone().runs.spawn(async move {
             let _counted = counted;
-            let mut teller = Teller::new(&service, talk.going.news.clone(), Some(sender));
+            let mut news_sender = NewsSender::new(&service, talk.going.news.clone(), Some(sender));
             let Ok(_turn) = talk.turn().await else {
                 let message = "another message is being answered in this session".to_owned();
                 let hint = "wait for the answer, then say it again";
-                return teller.tell(News::Failed { message, hint }).await;
+                return news_sender.tell(News::Failed { message, hint }).await;
             };
-            teller.tell(News::Heard).await;
+            news_sender.tell(News::Heard).await;
             match said {
                 PersonAction::Text { text, id, after } => {
                     let message = Message {
@@ -193,8 +193,8 @@ impl Talk {
                     let hear = async |agent: Agent, listener: Listener| {
                         agent.handle_message(message, &listener).await
                     };
-                    let ended = talk.go(&mut teller, hear).await;
-                    teller.end(ended).await;
+                    let ended = talk.run_turn(&mut news_sender, hear).await;
+                    news_sender.end(ended).await;
                 }
                 PersonAction::Button { payload, only } => {
                     let place = talk.place.clone();
@@ -207,8 +207,8 @@ impl Talk {
                             .handle_button(place, &payload, only.as_deref(), by, &listener)
                             .await
                     };
-                    let ended = talk.go(&mut teller, press).await;
-                    teller.end(ended).await;
+                    let ended = talk.run_turn(&mut news_sender, press).await;
+                    news_sender.end(ended).await;
                 }
                 PersonAction::Undo(call) => {
                     let place = talk.place.clone();
@@ -218,8 +218,8 @@ impl Talk {
                         }
                         agent.undo(place, call, &listener).await
                     };
-                    let ended = talk.go(&mut teller, undo).await;
-                    teller.end(ended).await;
+                    let ended = talk.run_turn(&mut news_sender, undo).await;
+                    news_sender.end(ended).await;
                 }
             }
         });
@@ -229,19 +229,19 @@ impl Talk {
     /// Continues after a card was decided elsewhere; does nothing if none was.
     pub async fn resume(&self, service: &Service) -> Result<(), Busy> {
         let _turn = self.turn().await?;
-        let mut teller = Teller::new(service, self.going.news.clone(), None);
+        let mut news_sender = NewsSender::new(service, self.going.news.clone(), None);
         match self.has_settled().await {
             Ok(false) => {}
             Ok(true) => {
                 let place = self.place.clone();
                 let resume = async |agent: Agent, listener: Listener| agent.resume(place, &listener).await;
-                match self.go(&mut teller, resume).await {
+                match self.run_turn(&mut news_sender, resume).await {
                     // Another node was faster and continues the talk; listeners here only have to reload.
-                    Err(TurnError::Session(SessionError::Changed)) => teller.tell(News::Heard).await,
-                    ended => teller.end(ended).await,
+                    Err(TurnError::Session(SessionError::Changed)) => news_sender.tell(News::Heard).await,
+                    ended => news_sender.end(ended).await,
                 }
             }
-            Err(error) => teller.end(Err(error)).await,
+            Err(error) => news_sender.end(Err(error)).await,
         }
         Ok(())
     }
@@ -265,20 +265,20 @@ impl Talk {
             .map_err(|_| Busy)
     }
 
-    async fn go(
+    async fn run_turn(
         &self,
-        teller: &mut Teller,
+        news_sender: &mut NewsSender,
         turn: impl AsyncFnOnce(Agent, Listener) -> Result<(), TurnError>,
     ) -> Result<(), TurnError> {
         let (listener, mut heard) = Listener::new();
         let turn = turn(self.served.agent.clone(), listener);
         let telling = async {
             while let Some(progress) = heard.recv().await {
-                teller.count(&progress);
+                news_sender.count(&progress);
                 if let Progress::ShowCard { prompt, .. } = &progress {
-                    self.shown(prompt).await;
+                    self.record_shown_card(prompt).await;
                 }
-                teller.tell(News::Progress(Box::new(progress))).await;
+                news_sender.tell(News::Progress(Box::new(progress))).await;
             }
         };
         let (ended, ()) = tokio::join!(turn, telling);
@@ -286,7 +286,7 @@ impl Talk {
     }
 
     /// Records that the card is now the last message. Without this, a "yes" only shows the card again.
-    async fn shown(&self, prompt: &Prompt) {
+    async fn record_shown_card(&self, prompt: &Prompt) {
         let Some(key) = card_key(prompt.approval) else {
             return;
         };
@@ -310,19 +310,19 @@ async fn is_of(agent: &Agent, place: &TurnContext, card: Option<ApprovalId>) -> 
 }
 
 /// Sends news to the caller and to all listeners.
-struct Teller {
+struct NewsSender {
     service: Service,
     all: broadcast::Sender<Arc<News>>,
     own: Option<mpsc::Sender<Arc<News>>>,
 }
 
-impl Teller {
+impl NewsSender {
     fn new(
         service: &Service,
         all: broadcast::Sender<Arc<News>>,
         own: Option<mpsc::Sender<Arc<News>>>,
-    ) -> Teller {
-        Teller {
+    ) -> NewsSender {
+        NewsSender {
             service: service.clone(),
             all,
             own,
