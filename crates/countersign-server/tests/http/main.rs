@@ -29,6 +29,7 @@ mod owners;
 mod passes;
 mod replies;
 mod secrets;
+mod settings;
 mod streams;
 mod support;
 mod talks;

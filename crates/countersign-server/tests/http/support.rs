@@ -18,11 +18,12 @@ use countersign_server::access::{AccessError, Account, NewToken, Scope};
 use countersign_server::http::router;
 use countersign_server::inbox;
 use countersign_server::service::agents::{self, Agents, Loaded, TalkSecret};
-use countersign_server::service::{self, LimitSettings};
-use countersign_server::web::{self, AllowedHosts, App, HostGuard, TrustedProxies};
+use countersign_server::web::{App, HostGuard};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
+
+use crate::settings;
 
 pub const POLICY: &str = r#"
 [tools.search]
@@ -139,8 +140,7 @@ impl Service {
     }
 
     pub async fn with_tools(policy: &str, tools: Tools, page: Arc<Mutex<String>>) -> Service {
-        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
-        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let (clock, store) = empty_store();
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
             .with_executor(Arc::new(tools))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
@@ -149,8 +149,7 @@ impl Service {
 
     /// Creates a service with one served agent and these tools.
     pub async fn with_agent(policy: &str, tools: Tools, agent: Loaded) -> Service {
-        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
-        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let (clock, store) = empty_store();
         let policy = Arc::new(Policy::parse(policy).unwrap());
         let gate = Gate::new(store, policy).with_executor(Arc::new(tools));
         Service::serving(gate, clock, Arc::default(), Arc::default(), agent).await
@@ -158,8 +157,7 @@ impl Service {
 
     /// Creates a service whose tools only record their names.
     pub async fn recording(policy: &str, names: &[&'static str]) -> (Service, Arc<Mutex<Vec<String>>>) {
-        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
-        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let (clock, store) = empty_store();
         let ran = Arc::<Mutex<Vec<String>>>::default();
         let mut tools = Tools::default();
         for name in names.iter().copied() {
@@ -176,8 +174,7 @@ impl Service {
 
     /// Creates a service whose tools only record their arguments.
     pub async fn noting(policy: &str, names: &[&'static str]) -> (Service, Arc<Mutex<Vec<String>>>) {
-        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
-        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let (clock, store) = empty_store();
         let journal: Arc<Mutex<Vec<String>>> = Arc::default();
         let mut tools = Tools::default();
         for name in names {
@@ -215,21 +212,9 @@ impl Service {
         ran: Arc<Mutex<Vec<String>>>,
         agent: Loaded,
     ) -> Service {
-        let settings = service::Settings {
-            tenant: tenant(),
-            longest_wait: Duration::from_secs(60),
-            decisions_per_second: service::DECISIONS_PER_SECOND,
-            limits: LimitSettings::default(),
-            page: Some("https://gate.example".to_owned()),
-        };
-        let web = web::Settings {
-            hosts: AllowedHosts::new(["service.test".to_owned()]),
-            is_secure: false,
-            trusted_proxies: TrustedProxies::default(),
-        };
         let secret = TalkSecret::load(gate.store(), &tenant()).await.unwrap();
         let agents = Agents::new(&gate, tenant(), secret, vec![agent], true).unwrap();
-        let app = App::new(gate, settings, web, agents);
+        let app = App::new(gate, settings::service(), settings::web("service.test"), agents);
         let follows = agents::follow(app.service().clone());
         tokio::spawn(follows);
         let router = router(app.clone(), inbox::pages());
@@ -320,6 +305,13 @@ impl Service {
         let body = format!(r#"{{"calls":[{{"tool":"{tool}","arguments":{arguments}}}],"channel":"{tool}"}}"#);
         self.post(token, "/v1/calls", &body).await.good()["approval"].clone()
     }
+}
+
+/// Returns an empty store and its clock, which tests move.
+fn empty_store() -> (Arc<ManualClock>, Arc<MemoryStore>) {
+    let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+    let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+    (clock, store)
 }
 
 /// Returns the built-in CRM agent, with its script.

@@ -16,4 +16,6 @@ mod hostile;
 mod judging;
 mod list;
 mod pages;
+#[path = "../http/settings.rs"]
+mod settings;
 mod support;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::request::Builder;
 use axum::http::{HeaderMap, Request, StatusCode};
 use countersign::approval::SharedApproval;
 use countersign::decision::{Decider, Decision, Surface, Verdict};
@@ -19,10 +20,11 @@ use countersign_server::access::{Account, Session};
 use countersign_server::http::router;
 use countersign_server::inbox;
 use countersign_server::service::agents::Agents;
-use countersign_server::service::{self, LimitSettings};
-use countersign_server::web::{self, AllowedHosts, App, HostGuard, TrustedProxies};
+use countersign_server::web::{App, HostGuard};
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
+
+use crate::settings;
 
 pub const POLICY: &str = r#"
 [agents]
@@ -147,6 +149,24 @@ impl Page {
     }
 }
 
+impl Browser {
+    fn request(&self, path: &str) -> Builder {
+        Request::builder()
+            .uri(path)
+            .header("host", "inbox.test")
+            .header("cookie", format!("__Host-countersign={}", self.0))
+    }
+}
+
+/// Makes a request one that a page of the service sends with a form.
+fn as_form(request: Builder) -> Builder {
+    request
+        .method("POST")
+        .header("origin", "http://inbox.test")
+        .header("sec-fetch-site", "same-origin")
+        .header("content-type", "application/x-www-form-urlencoded")
+}
+
 impl World {
     pub async fn new() -> World {
         World::with_policy(POLICY).await
@@ -189,19 +209,12 @@ impl World {
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
             .with_executor(Arc::new(tools))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
-        let settings = service::Settings {
-            tenant: Tenant::single(),
-            longest_wait: Duration::from_secs(60),
-            page: Some("https://gate.example".to_owned()),
-            decisions_per_second: service::DECISIONS_PER_SECOND,
-            limits: LimitSettings::default(),
-        };
-        let web = web::Settings {
-            hosts: AllowedHosts::new(["inbox.test".to_owned()]),
-            is_secure: false,
-            trusted_proxies: TrustedProxies::default(),
-        };
-        let app = App::new(gate, settings, web, Agents::default());
+        let app = App::new(
+            gate,
+            settings::service(),
+            settings::web("inbox.test"),
+            Agents::default(),
+        );
         let router = router(app.clone(), inbox::pages());
         World {
             app,
@@ -240,10 +253,7 @@ impl World {
 
     /// Sends a GET request and returns the response with its body unread.
     pub async fn open(&self, browser: &Browser, path: &str) -> axum::response::Response {
-        let request = Request::builder()
-            .uri(path)
-            .header("host", "inbox.test")
-            .header("cookie", format!("__Host-countersign={}", browser.0));
+        let request = browser.request(path);
         let request = request.body(Body::empty()).unwrap();
         self.router.clone().oneshot(request).await.unwrap()
     }
@@ -255,21 +265,14 @@ impl World {
         form: Option<&[(&str, &str)]>,
         headers: &[(&str, &str)],
     ) -> Page {
-        let mut request = Request::builder()
-            .uri(path)
-            .header("host", "inbox.test")
-            .header("cookie", format!("__Host-countersign={}", browser.0));
+        let mut request = browser.request(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let body = match form {
             None => String::new(),
             Some(fields) => {
-                request = request
-                    .method("POST")
-                    .header("origin", "http://inbox.test")
-                    .header("sec-fetch-site", "same-origin")
-                    .header("content-type", "application/x-www-form-urlencoded");
+                request = as_form(request);
                 let pairs: Vec<String> = fields
                     .iter()
                     .map(|(name, value)| format!("{name}={}", encoded(value)))
@@ -277,7 +280,10 @@ impl World {
                 pairs.join("&")
             }
         };
-        let request = request.body(Body::from(body)).unwrap();
+        self.ask(request.body(Body::from(body)).unwrap()).await
+    }
+
+    async fn ask(&self, request: Request<Body>) -> Page {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -290,21 +296,8 @@ impl World {
 
     /// Sends a form whose body is this text.
     pub async fn post_text(&self, browser: &Browser, path: &str, body: &str) -> Page {
-        let request = Request::post(path)
-            .header("host", "inbox.test")
-            .header("cookie", format!("__Host-countersign={}", browser.0))
-            .header("origin", "http://inbox.test")
-            .header("sec-fetch-site", "same-origin")
-            .header("content-type", "application/x-www-form-urlencoded");
-        let request = request.body(Body::from(body.to_owned())).unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        Page {
-            status: parts.status,
-            headers: parts.headers,
-            text: String::from_utf8(bytes.to_vec()).unwrap(),
-        }
+        let request = as_form(browser.request(path));
+        self.ask(request.body(Body::from(body.to_owned())).unwrap()).await
     }
 
     /// Sends the form on the approval's page, with additional fields.

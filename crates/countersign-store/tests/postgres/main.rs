@@ -14,3 +14,4 @@ mod faults;
 mod nodes;
 mod proxy;
 mod support;
+mod tcp_proxy;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+
+use crate::tcp_proxy;
 
 const OPEN: i64 = i64::MAX;
 
@@ -26,19 +27,23 @@ struct Cut {
 impl Proxy {
     /// Starts a proxy for the server at this URL.
     pub async fn before(url: &str) -> Proxy {
-        let (start, rest) = url.split_once('@').unwrap();
-        let (address, database) = rest.split_once('/').unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let cut = Arc::new(Cut {
             to_server: AtomicI64::new(OPEN),
             to_client: AtomicI64::new(OPEN),
         });
-        tokio::spawn(accept(listener, address.to_owned(), cut.clone()));
-        Proxy {
-            url: format!("{start}@127.0.0.1:{port}/{database}"),
-            cut,
-        }
+        let shared = cut.clone();
+        let url = tcp_proxy::start(url, move |client, server| {
+            let cut = shared.clone();
+            async move {
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                tokio::select! {
+                    () = forward(from_client, to_server, &cut.to_server) => {}
+                    () = forward(from_server, to_client, &cut.to_client) => {}
+                }
+            }
+        });
+        Proxy { url: url.await, cut }
     }
 
     /// Cuts the connection after this many more bytes to the server.
@@ -56,23 +61,6 @@ impl Proxy {
         let to_server = self.cut.to_server.swap(OPEN, Ordering::SeqCst);
         let to_client = self.cut.to_client.swap(OPEN, Ordering::SeqCst);
         to_server == OPEN && to_client == OPEN
-    }
-}
-
-async fn accept(listener: TcpListener, address: String, cut: Arc<Cut>) {
-    while let Ok((client, _)) = listener.accept().await {
-        let (address, cut) = (address.clone(), cut.clone());
-        tokio::spawn(async move {
-            let Ok(server) = TcpStream::connect(address).await else {
-                return;
-            };
-            let (from_client, to_client) = client.into_split();
-            let (from_server, to_server) = server.into_split();
-            tokio::select! {
-                () = forward(from_client, to_server, &cut.to_server) => {}
-                () = forward(from_server, to_client, &cut.to_client) => {}
-            }
-        });
     }
 }
 

@@ -26,4 +26,6 @@ mod programs;
 mod race;
 mod server;
 mod standby;
+#[path = "../postgres/tcp_proxy.rs"]
+mod tcp_proxy;
 mod workload;

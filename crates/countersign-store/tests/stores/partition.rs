@@ -10,12 +10,12 @@ use std::time::Duration;
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 
 use crate::database::Database;
 use crate::figures::{report, rounds, say};
 use crate::kill_server::{Node, Records, check_answers, check_end};
 use crate::programs::from_environment;
+use crate::tcp_proxy;
 use crate::workload::check;
 
 const NODES: usize = 3;
@@ -38,30 +38,21 @@ struct PartitionProxy {
 
 impl PartitionProxy {
     async fn to(url: &str) -> PartitionProxy {
-        let (start, rest) = url.split_once('@').unwrap();
-        let (address, database) = rest.split_once('/').unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let state = Arc::new(AtomicU8::new(OPEN));
-        let (address, shared) = (address.to_owned(), state.clone());
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (address, state) = (address.clone(), shared.clone());
-                tokio::spawn(async move {
-                    let Ok(server) = TcpStream::connect(address).await else {
-                        return;
-                    };
-                    let (from_client, to_client) = client.into_split();
-                    let (from_server, to_server) = server.into_split();
-                    tokio::select! {
-                        () = forward(from_client, to_server, &state, NOTHING_THERE) => {}
-                        () = forward(from_server, to_client, &state, NOTHING_BACK) => {}
-                    }
-                });
+        let shared = state.clone();
+        let url = tcp_proxy::start(url, move |client, server| {
+            let state = shared.clone();
+            async move {
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                tokio::select! {
+                    () = forward(from_client, to_server, &state, NOTHING_THERE) => {}
+                    () = forward(from_server, to_client, &state, NOTHING_BACK) => {}
+                }
             }
         });
         PartitionProxy {
-            url: format!("{start}@127.0.0.1:{port}/{database}"),
+            url: url.await,
             state,
         }
     }

@@ -19,35 +19,49 @@ use futures_util::FutureExt;
 use super::child::say;
 use crate::layer::Layer;
 
-/// K1 to K13: every point at which an approval can be interrupted.
+/// K1 to K13: every point at which an approval can be interrupted: before, with the lock of, within, and after each
+/// command, and around the effect.
 pub const POINTS: [&str; 26] = [
     "before propose",
     "locked propose",
-    "written propose",
+    "within propose",
     "after propose",
     "before decide",
     "locked decide",
-    "written decide",
+    "within decide",
     "after decide",
     "before decide and start",
     "locked decide and start",
-    "written decide and start",
+    "within decide and start",
     "after decide and start",
     "before start",
     "locked start",
-    "written start",
+    "within start",
     "after start",
     "before effect",
     "after effect",
     "before finish",
     "locked finish",
-    "written finish",
+    "within finish",
     "after finish",
     "before sweep",
     "locked sweep",
-    "written sweep",
+    "within sweep",
     "after sweep",
 ];
+
+/// Returns the name of a command in [`POINTS`], if a process can be stopped around it.
+pub fn name_in_points(command: &Command) -> Option<&'static str> {
+    Some(match command {
+        Command::Propose(_) => "propose",
+        Command::Decide(decide) if decide.start.is_some() => "decide and start",
+        Command::Decide(_) => "decide",
+        Command::Start(_) => "start",
+        Command::Finish(_) => "finish",
+        Command::Sweep(_) => "sweep",
+        _ => return None,
+    })
+}
 
 /// The point to stop at, and how often to pass it first.
 pub struct HaltPoint {
@@ -173,23 +187,17 @@ impl Layer for HaltingStore {
     }
 
     fn write(&self, command: Command) -> Stored<'_, Answer> {
-        let name = match &command {
-            Command::Propose(_) => "propose",
-            Command::Decide(decide) if decide.start.is_some() => "decide and start",
-            Command::Decide(_) => "decide",
-            Command::Start(_) => "start",
-            Command::Finish(_) => "finish",
-            Command::Sweep(_) => "sweep",
-            _ => return self.store.write(command),
+        let Some(name) = name_in_points(&command) else {
+            return self.store.write(command);
         };
         async move {
             self.halt.reached(&format!("before {name}"));
-            let (locked, written) = (format!("locked {name}"), format!("written {name}"));
+            let (locked, within) = (format!("locked {name}"), format!("within {name}"));
             if self.halt.is_here(&locked) {
                 self.clock.set_mode(ClockMode::Stop(0, locked));
             }
-            if self.halt.is_here(&written) {
-                self.stop_before_commit(command, written).await;
+            if self.halt.is_here(&within) {
+                self.stop_before_commit(command, within).await;
             }
             let answer = self.store.write(command).await;
             self.halt.reached(&format!("after {name}"));

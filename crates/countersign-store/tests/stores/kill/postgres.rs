@@ -17,7 +17,7 @@ use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
 use super::child::{number, say, setting};
-use super::halt::{HaltPoint, stop};
+use super::halt::{HaltPoint, POINTS, name_in_points, stop};
 use super::{ChildProcess, spawn};
 use crate::client::TestClient;
 use crate::database::{Database, connect, run};
@@ -25,36 +25,6 @@ use crate::figures::{report, rounds};
 use crate::kill_server::{Node, Records, check_end};
 use crate::layer::{Layer, Layered};
 use crate::workload::check;
-
-/// K1 to K13: before, with the lock of, in the middle of, and after each command, and around the effect.
-const POINTS: [&str; 26] = [
-    "before propose",
-    "locked propose",
-    "during propose",
-    "after propose",
-    "before decide",
-    "locked decide",
-    "during decide",
-    "after decide",
-    "before decide and start",
-    "locked decide and start",
-    "during decide and start",
-    "after decide and start",
-    "before start",
-    "locked start",
-    "during start",
-    "after start",
-    "before effect",
-    "after effect",
-    "before finish",
-    "locked finish",
-    "during finish",
-    "after finish",
-    "before sweep",
-    "locked sweep",
-    "during sweep",
-    "after sweep",
-];
 
 /// The system clock, which can block its caller at a given point. A lane reads it while it holds its locks.
 struct HaltingClock {
@@ -86,24 +56,18 @@ impl Layer for HaltingStore {
     }
 
     fn write(&self, command: Command) -> Stored<'_, Answer> {
-        let name = match &command {
-            Command::Propose(_) => "propose",
-            Command::Decide(decide) if decide.start.is_some() => "decide and start",
-            Command::Decide(_) => "decide",
-            Command::Start(_) => "start",
-            Command::Finish(_) => "finish",
-            Command::Sweep(_) => "sweep",
-            _ => return self.store.write(command),
+        let Some(name) = name_in_points(&command) else {
+            return self.store.write(command);
         };
         async move {
             self.halt.reached(&format!("before {name}"));
-            let (locked, during) = (format!("locked {name}"), format!("during {name}"));
+            let (locked, within) = (format!("locked {name}"), format!("within {name}"));
             if self.halt.is_here(&locked) {
                 *self.clock.stops_at.lock().unwrap() = Some(locked);
             }
-            if self.halt.is_here(&during) {
+            if self.halt.is_here(&within) {
                 let _ = tokio::time::timeout(self.delay, self.store.write(command)).await;
-                stop(&during);
+                stop(&within);
             }
             let answer = self.store.write(command).await;
             self.halt.reached(&format!("after {name}"));

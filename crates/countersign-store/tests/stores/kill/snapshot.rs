@@ -68,13 +68,13 @@ const POINTS: [(&str, CallAtKill); 12] = [
     ("after look", at_kill(CallState::Released, false)),
     ("before start", at_kill(CallState::Released, false)),
     ("locked start", at_kill(CallState::Released, false)),
-    ("written start", at_kill(CallState::Released, false)),
+    ("within start", at_kill(CallState::Released, false)),
     ("after start", at_kill(CallState::Running, false)),
     ("before effect", at_kill(CallState::Running, false)),
     ("after effect", at_kill(CallState::Running, true)),
     ("before finish", at_kill(CallState::Running, true)),
     ("locked finish", at_kill(CallState::Running, true)),
-    ("written finish", at_kill(CallState::Running, true)),
+    ("within finish", at_kill(CallState::Running, true)),
     ("after finish", at_kill(CallState::Succeeded, true)),
 ];
 
