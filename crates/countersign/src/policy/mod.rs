@@ -44,6 +44,7 @@ mod terms;
 #[cfg(feature = "provenance")]
 mod trace;
 mod undo;
+mod wildcard;
 
 #[cfg(feature = "reply")]
 pub use act::Act;

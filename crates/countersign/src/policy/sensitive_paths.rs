@@ -11,6 +11,9 @@
 use std::borrow::Cow;
 
 use super::argument_paths;
+use super::wildcard::{
+    alternatives, has_brace, has_unreadable_class, is_plain_wildcard, is_same, without_wildcards,
+};
 use crate::json::{Node, TopLevel, Tree};
 use crate::path_names::{self, ShellWords, percent_decoded};
 use crate::working_folder::{self, HOME, WorkingFolder};
@@ -47,7 +50,7 @@ const COMMANDS: [&str; 12] = [
     "command", "commands", "cmd", "cmdline", "script", "shell", "bash", "sh", "exec", "code", "args", "argv",
 ];
 /// Maximum number of names that one argument may expand to; with more, the call is held.
-const MOST_NAMES: usize = 256;
+pub(super) const MOST_NAMES: usize = 256;
 /// Levels of percent encoding that are resolved: `%252e`. A file URL with more is held.
 const MOST_DECODED: usize = 4;
 
@@ -55,8 +58,6 @@ const MOST_DECODED: usize = 4;
 const EXTENDED: [&str; 5] = ["+(", "@(", "?(", "!(", "*("];
 /// Reason for holding a filter that tools may read in another way than this module.
 const UNREADABLE: &str = "a pattern that cannot be read for sure";
-/// Maximum number of characters of a name with wildcards that is compared; a longer one counts as sensitive.
-const LONGEST_WILD: usize = 1024;
 
 /// Patterns of a policy: the built-in ones and its own.
 #[derive(Debug)]
@@ -540,179 +541,6 @@ fn plain_names(path: &str) -> Vec<&str> {
         }
     }
     names
-}
-
-/// Returns a path without the wildcards at its end.
-fn without_wildcards<'p, 'n>(path: &'p [&'n str]) -> &'p [&'n str] {
-    let last = path.iter().rposition(|name| !is_plain_wildcard(name));
-    path.get(..last.map_or(0, |at| at + 1)).unwrap_or_default()
-}
-
-/// Returns true if a component of a pattern and a component of a path could mean the same file. If the path component
-/// is mostly wildcards, it is compared with the shortest name that the pattern matches: `*.ts` could be `.env.ts`, but
-/// does not ask for it.
-fn is_same(pattern: &str, name: &str) -> bool {
-    if matches(pattern, name) {
-        return true;
-    }
-    // `~*` would match every name that begins with a wildcard.
-    if !name.contains(['*', '?', '[']) || pattern.starts_with('~') {
-        return false;
-    }
-    let shortest = || match pattern.starts_with('*') {
-        true => Cow::Owned(format!("x{}", pattern.replace('*', ""))),
-        false => Cow::Owned(pattern.replace('*', "")),
-    };
-    // `.*` and the like match hidden files, which most patterns are about.
-    let is_hidden =
-        || name.starts_with('.') && name.trim_start_matches('.').chars().all(|c| "*?".contains(c));
-    matches(name, &shortest()) || pattern.starts_with('.') && is_hidden() || is_overlap(pattern, name)
-}
-
-/// Returns true if some name matches both a pattern and a component with wildcards, and the component says enough of
-/// that name to ask for it: how it begins, or how it ends.
-fn is_overlap(pattern: &str, name: &str) -> bool {
-    let pattern: Vec<char> = one_for_each_class(pattern);
-    let name: Vec<char> = one_for_each_class(name);
-    let is_star = |c: &char| *c == '*';
-    let head: Vec<&char> = name.iter().take_while(|c| !is_star(c)).collect();
-    let end = |text: &[char]| text.iter().rev().take_while(|c| !is_star(c)).count();
-    let says_enough = match pattern.first() {
-        _ if head.len() == name.len() => true,
-        Some('*') => end(&pattern) > 0 && end(&name) >= end(&pattern),
-        _ => head.first() == Some(&&'.') || head.len() > 1 && head.iter().any(|c| **c != '?'),
-    };
-    says_enough && (name.len() > LONGEST_WILD || have_common_name(&pattern, &name))
-}
-
-/// Returns true if some name matches both patterns of `*` and `?`.
-fn have_common_name(one: &[char], other: &[char]) -> bool {
-    // Row of a table from the ends of both: entry `j` says whether the rest of `one` and `other` from `j` have a name
-    // in common.
-    let stars = other.iter().rev().take_while(|c| **c == '*').count();
-    let mut row: Vec<bool> = (0..=other.len()).map(|j| j + stars >= other.len()).collect();
-    for c in one.iter().rev() {
-        let mut is_common = *c == '*' && row.last().is_some_and(|last| *last);
-        let mut above = vec![is_common];
-        for (d, pair) in other.iter().zip(row.windows(2)).rev() {
-            let [same, next] = pair else { continue };
-            is_common = match (*c, *d) {
-                ('*', _) | (_, '*') => *same || is_common,
-                (c, d) => (c == d || c == '?' || d == '?') && *next,
-            };
-            above.push(is_common);
-        }
-        above.reverse();
-        row = above;
-    }
-    row.first().is_some_and(|first| *first)
-}
-
-/// Returns true if braces are left that were not expanded, other than those of a variable (`${x}`).
-fn has_brace(name: &str) -> bool {
-    let mut before = None;
-    name.chars().any(|c| {
-        let is_brace = c == '{' && before != Some('$');
-        before = Some(c);
-        is_brace
-    })
-}
-
-/// Returns true if a component has a class `[…]` that tools read in different ways: one that does not end, or with a
-/// bracket or a backslash in it.
-fn has_unreadable_class(name: &str) -> bool {
-    // Files of web frameworks have such names. Read as a class, they mean no sensitive name.
-    let optional = name
-        .strip_prefix("[[...")
-        .and_then(|rest| rest.strip_suffix("]]"));
-    if optional.is_some_and(|name| name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c))) {
-        return false;
-    }
-    let mut rest = name;
-    while let Some((_, class)) = rest.split_once('[') {
-        let class = class.strip_prefix(['!', '^']).unwrap_or(class);
-        match class.split_once(']') {
-            Some((inside, after)) if !inside.is_empty() && !inside.contains(['[', '\\']) => rest = after,
-            _ => return true,
-        }
-    }
-    false
-}
-
-/// Returns true for a wildcard that gives no hint of what is meant: `*`, `**`, `*.*`.
-fn is_plain_wildcard(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(|c| "*?.".contains(c))
-}
-
-/// Matches a name against a glob of `*`, `?` and `[…]`; a class `[…]` matches any one character.
-fn matches(pattern: &str, name: &str) -> bool {
-    let pattern: Vec<char> = one_for_each_class(pattern);
-    let name: Vec<char> = name.chars().collect();
-    let (mut at, mut of, mut star) = (0, 0, None);
-    while at < name.len() {
-        match (pattern.get(of), name.get(at)) {
-            (Some('*'), _) => {
-                star = Some((of, at));
-                of += 1;
-            }
-            (Some('?'), _) => (at, of) = (at + 1, of + 1),
-            (Some(wanted), Some(found)) if wanted == found => (at, of) = (at + 1, of + 1),
-            _ => match star {
-                Some((star_of, star_at)) => {
-                    star = Some((star_of, star_at + 1));
-                    (at, of) = (star_at + 1, star_of + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(of..).unwrap_or_default().iter().all(|c| *c == '*')
-}
-
-fn one_for_each_class(pattern: &str) -> Vec<char> {
-    let mut simple = Vec::new();
-    let mut rest = pattern;
-    while let Some(first) = rest.chars().next() {
-        let class = rest
-            .strip_prefix('[')
-            .and_then(|inside| inside.find(']').map(|end| end + 2));
-        let length = class.unwrap_or(first.len_utf8());
-        simple.push(if class.is_some() { '?' } else { first });
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    simple
-}
-
-/// Expands all brace alternatives; `None` if there are more than [`MOST_NAMES`], or a range.
-fn alternatives(text: &str) -> Option<Vec<String>> {
-    let mut names = vec![text.to_owned()];
-    let mut done = Vec::new();
-    while let Some(name) = names.pop() {
-        if names.len() + done.len() > MOST_NAMES {
-            return None;
-        }
-        // Expand the innermost pair first, so that nested braces are expanded too.
-        let close = name.find('}');
-        let open = close.and_then(|close| name.get(..close).and_then(|before| before.rfind('{')));
-        let parts = open
-            .zip(close)
-            .filter(|(open, _)| !name.get(..*open).is_some_and(|before| before.ends_with('$')));
-        match parts.and_then(|(open, close)| {
-            Some((
-                name.get(..open)?,
-                name.get(open + 1..close)?,
-                name.get(close + 1..)?,
-            ))
-        }) {
-            // A range: `{a..z}`.
-            Some((_, inside, _)) if inside.contains("..") && !inside.contains(',') => return None,
-            Some((before, inside, after)) => {
-                names.extend(inside.split(',').map(|choice| format!("{before}{choice}{after}")));
-            }
-            None => done.push(name),
-        }
-    }
-    Some(done)
 }
 
 #[cfg(test)]
