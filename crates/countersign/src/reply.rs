@@ -8,6 +8,7 @@
 
 mod act;
 mod card;
+mod cover;
 mod dont;
 mod echo;
 mod grammar;
