@@ -123,8 +123,8 @@ impl GatedTools {
         self
     }
 
-    /// Attaches a conversation as the agent reports it, to show where values came from. Policies let nothing pass
-    /// because of it.
+    /// Attaches a conversation as the agent reports it, to show the approver where values came from. The report is not
+    /// verified, so no policy passes a call because of it.
     pub fn with_conversation(mut self, conversation: Conversation) -> GatedTools {
         self.submission.conversation = Some(VouchedConversation::supplied(conversation));
         self

@@ -1,8 +1,8 @@
 //! Follows the paths in a call's arguments, so that a link to a sensitive file is held like the file itself.
 //!
-//! Input: the working folder and the arguments. Output: the working folder with every path that leads elsewhere, and
-//! before the start whether that is still so. Used by all surfaces whose calls run on this machine.
-//! A path need not exist: what exists of it is followed, as for a file that is about to be written. Hard links, mounts,
+//! Input: the working folder and the arguments. Output: the working folder with every path that leads elsewhere; before
+//! the call starts, whether any of them has changed. Used by all surfaces whose calls run on this machine.
+//! A path need not exist: its existing part is followed, as for a file that is about to be written. Hard links, mounts,
 //! and names that a shell puts together are not detected, and a link can be replaced after it was followed.
 
 use std::collections::{HashSet, VecDeque};
@@ -22,7 +22,7 @@ const MOST_HOPS: usize = 256;
 /// Levels of percent encoding that are resolved.
 const MOST_DECODED: usize = 3;
 
-/// Reason for denying a call whose folder or links are not those that were shown any more.
+/// Reason for denying a call whose folder or links have changed since they were shown.
 const CHANGED: &str = "the place has changed while the call waited: its folder, or a link in its arguments, does not \
                        lead where the approval says. Nothing was run. Propose the call again, so that a person sees \
                        where it leads now";
@@ -30,7 +30,7 @@ const CHANGED: &str = "the place has changed while the call waited: its folder, 
 const UNSEEN_LINK: &str = "a person changed the arguments, and a path in them leads through a link that the card did \
                            not show. Nothing was run. Propose the call with the changed path";
 
-/// The place that a card shows.
+/// The working folder and links that a card shows.
 #[derive(Clone)]
 pub struct ShownPlace {
     pub folder: Arc<WorkingFolder>,
@@ -164,7 +164,8 @@ pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFo
     WorkingFolder::new(folder, links)
 }
 
-/// Returns true if the name of a member may be a path. That of an argument is the tool's own word.
+/// Returns true if the name of a JSON member may be a path. The names of top-level arguments usually come from the tool
+/// and are not paths.
 fn names_a_place(key: &json::Key) -> bool {
     let is_nested = key.pointer.matches('/').count() > 1;
     is_nested || !path_names::is_argument_name(&key.text)
@@ -222,7 +223,7 @@ impl Base {
         }
     }
 
-    /// Returns true if a name leads to this folder, or to everything in it.
+    /// Returns true if a name leads to `folder`, or by wildcards to everything in it.
     fn leads_to(&self, name: &str, folder: &Path) -> bool {
         let unescaped = name.replace('\\', "");
         let paths = [self.join(name), self.join(&unescaped)];
@@ -230,7 +231,8 @@ impl Base {
         places.any(|path| is_at(&resolved(&path), folder))
     }
 
-    /// Returns where a name leads, if that is not where it says. In a pattern, a backslash escapes the next character.
+    /// Returns the paths that a name leads to, if they differ from the path it spells. In a pattern, a backslash
+    /// escapes the next character.
     fn targets(&self, name: &str) -> Vec<PathBuf> {
         let mut targets = self.targets_of(&self.join(name));
         if name.contains('\\') {
@@ -258,7 +260,8 @@ impl Base {
     }
 }
 
-/// Returns the home folder of this process, unless its path shows that it is one (`/home/ana`, `/root`).
+/// Returns the home folder of this process if it is in an unusual place, where its path does not show that it is a home
+/// folder. `None` for `/home/ana`, `/Users/ana` and `/root`.
 fn unusual_home() -> Option<PathBuf> {
     let home = PathBuf::from(std::env::var_os("HOME")?);
     let home = home.is_absolute().then(|| resolved(&home))?;
@@ -274,8 +277,9 @@ fn is_at(path: &Path, folder: &Path) -> bool {
     rest.is_ok_and(|rest| rest.iter().all(is_wild))
 }
 
-/// Follows the links of an absolute path, one component after the other, as the kernel does. What does not exist is
-/// kept as it is written, so that a file is known by its folder and a dangling link by its target.
+/// Follows the links of an absolute path, one component after the other, as the kernel does. Components
+/// that do not exist are kept as written, so that a new file resolves within its folder and a dangling link to its
+/// target.
 fn resolved(path: &Path) -> PathBuf {
     let mut left: VecDeque<OsString> = names_of(path);
     let mut found = PathBuf::new();

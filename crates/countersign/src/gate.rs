@@ -174,7 +174,7 @@ impl Gate {
         self.record(&submission, seeds, rulings).await
     }
 
-    /// Records the rulings: one approval for all held calls, and one for each passed call that is more than a read.
+    /// Records the rulings: one approval for all held calls, and one for each passed call whose effect is not `read`.
     async fn record(
         &self,
         submission: &Submission,

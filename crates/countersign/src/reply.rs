@@ -156,7 +156,8 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
     }
 }
 
-/// Corrects what the larger tables say of a reply to a card: they do not know every verb that an act may have.
+/// Corrects the reading of a reply to a card by the larger tables, which are made for all kinds of questions and do not
+/// know every verb that an act may have.
 fn of_card(
     offer: &Offer<'_>,
     words: &Words,

@@ -59,11 +59,11 @@ pub struct Sentences {
     pub show_again: String,
     /// Response to a filler such as "ok" where an explicit yes is needed.
     pub too_little: String,
-    /// An answer that can be read as more than one thing.
+    /// Response to a reply that can be read in more than one way.
     pub unclear: String,
-    /// An answer that names some of several calls by a bare number.
+    /// Response to a reply that seems to name some of several calls by a bare number.
     pub which_ones: String,
-    /// An answer that names calls by numbers that are also values on the card.
+    /// Response to a reply that names calls by numbers that are also values on the card.
     pub which_places: String,
     /// The same as `too_little`, for calls that cannot be undone.
     pub too_little_irreversible: String,
@@ -71,7 +71,7 @@ pub struct Sentences {
     pub partial_hint: String,
     /// Shown when a decision was refused.
     pub refused: String,
-    /// Line for a call that was denied, among several.
+    /// Line for each denied call of an approval with several calls.
     pub left_out: String,
     /// Shown when a call was approved but not run.
     pub not_run: String,
@@ -79,7 +79,7 @@ pub struct Sentences {
     pub nothing_to_undo: String,
     /// Response to an undo request that cannot be fulfilled.
     pub cannot_undo: String,
-    /// Line for a call that an undo cannot take back, among several.
+    /// Line for each call that an undo of several calls cannot take back.
     pub not_undone: String,
     /// Reason given when the policy declares no undo.
     pub no_undo: String,

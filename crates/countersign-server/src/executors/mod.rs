@@ -29,7 +29,7 @@ pub enum ToolTarget {
     },
     /// Returns the arguments as the result, for trials and benchmarks.
     Echo {
-        /// Must be true.
+        /// Always true; the setting only selects this kind of tool. `false` is a configuration error.
         echo: bool,
     },
     /// Does nothing and always returns the same result, for trials and benchmarks.

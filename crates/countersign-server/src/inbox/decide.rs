@@ -53,7 +53,7 @@ impl SubmittedFields {
 
     /// Returns the page that the form was on. The list's form has no `from` field.
     ///
-    /// INVARIANT: whatever is not known counts as the list, whose cards show the least.
+    /// INVARIANT: an unknown page counts as the list, whose cards show the least.
     fn place(&self) -> FormPlace {
         match (self.text("from"), self.text("shown")) {
             ("detail", _) => FormPlace::Detail,

@@ -101,7 +101,7 @@ pub struct ToolCallRequest {
     pub seen: Arc<Seen>,
 }
 
-/// A call request with its working folder, and what the policy makes of it. The gate rules again when it is submitted.
+/// A call request with its working folder, and whether the policy holds it. The gate rules again on submission.
 pub struct LocatedCall {
     pub request: ToolCallRequest,
     /// Whether the policy holds the call; `None` if that takes too long to find out beforehand.
@@ -109,7 +109,7 @@ pub struct LocatedCall {
 }
 
 impl LocatedCall {
-    /// Returns true if the policy holds the call. Asks it now if that was not done before.
+    /// Returns true if the policy holds the call. Evaluates the policy now if that was not done before.
     pub fn is_held(&self, gateway: &Gateway) -> bool {
         self.is_held.unwrap_or_else(|| gateway.holds(&self.request))
     }
@@ -433,15 +433,16 @@ impl Gateway {
         self.leave().await;
     }
 
-    /// Returns once the store permanently accepts no more writes, and has the waiting clients answered.
+    /// Waits until the store permanently refuses writes, then has all waiting clients answered. Returns the
+    /// store's error.
     pub async fn store_fails(&self) -> StoreError {
         let error = crate::store::store_fails(self.gate.store()).await;
         self.store_lost.cancel();
         error
     }
 
-    /// Makes a last attempt to record outcomes, and prints the calls for which it fails. To be called when no call runs
-    /// any more.
+    /// Makes a last attempt to record outcomes, and prints the calls for which it fails. Must be called after the last
+    /// call has ended.
     pub async fn name_unrecorded(&self) {
         if self.gate.unrecorded() == 0 {
             return;

@@ -83,7 +83,7 @@ pub struct Relay {
     answers: TaskTracker,
     /// Approved calls that the server answered with a question of its own.
     continuations: Continuations,
-    /// Calls that passed and are more than reads, until the server answers them.
+    /// Passed calls with an effect other than `read`, until the server answers them.
     passed: Mutex<HashMap<Id, (CallId, PermitToken)>>,
     /// Earlier answers to the client.
     pub seen: Arc<Seen>,
@@ -361,7 +361,7 @@ impl Relay {
         }
     }
 
-    /// Keeps the answer to a request other than a tool call in the answer history.
+    /// Registers a request other than a tool call, so that its answer is added to the answer history.
     fn asks(&self, id: &Id, method: &str) {
         let (name, arguments) = (self.server.qualified(method), [].into());
         self.seen.ask(id, AwaitedAnswer { name, arguments });
@@ -421,7 +421,7 @@ impl Relay {
         };
     }
 
-    /// Learns from a request that describes its own client.
+    /// Updates the client's name and capabilities from a request that states them in its `_meta`.
     pub(super) fn heard(&self, frame: &Frame) {
         if let Some(params) = frame.part(&frame.params) {
             self.learn(&Says::read(params));

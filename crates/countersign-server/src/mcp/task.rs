@@ -77,7 +77,7 @@ pub fn with_tasks(frame: &Frame) -> (OneLine, bool) {
 }
 
 impl Form {
-    /// Returns the answer that the call has become a task.
+    /// Returns the answer that tells the client that its call has become a task.
     pub fn task(&self, approval: &Approval) -> OneLine {
         let summary = approval.calls.first().map(|call| call.terms.summary.as_str());
         let message = format!("waiting for a person to decide: {}", summary.unwrap_or_default());

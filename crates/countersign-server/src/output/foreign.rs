@@ -77,7 +77,7 @@ pub fn foreign(text: &str) -> String {
     Foreign::new(text).mark()
 }
 
-/// Marks text that may already be escaped, such as a summary.
+/// Escapes and marks text that may already be escaped, such as a summary; existing escapes are kept.
 pub fn shown(text: &str) -> String {
     Foreign::once(text).mark()
 }

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::trust::{Folder, absolute, check_others};
 use crate::{private_file, regular};
 
-/// Maximum size of the file in bytes. It exceeds what a service keeps in memory, as hexadecimal digits.
+/// Maximum size of the file in bytes: more than all outcomes that a service keeps in memory, in hexadecimal digits.
 const LARGEST_FILE: u64 = 512 * 1024 * 1024;
 
 /// Size of the file that reserves disk space, in bytes: enough for some thousand outcomes without long results.

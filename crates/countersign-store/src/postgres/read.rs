@@ -170,7 +170,7 @@ pub(super) struct Readers {
     connector: Arc<Connector>,
     clock: Option<Arc<dyn Clock>>,
     server_clock: Arc<ServerClock>,
-    /// Two for queries of certain tenants or none, one for queries of all tenants.
+    /// Connections: two used in turn, and a third for queries that read the rows of all tenants.
     slots: [Mutex<Option<Arc<Reader>>>; 3],
     next: AtomicUsize,
 }
@@ -526,7 +526,7 @@ impl Readers {
             .await
     }
 
-    /// Runs a query of these tenants' rows; if the connection turns out to be lost, once more on another.
+    /// Runs a query of these tenants' rows. If the connection is lost, retries once on another.
     async fn run_query(&self, of: &VisibleTenants, query: ReadQuery<'_>) -> Result<Vec<Row>, StoreError> {
         match self.run(of, &query).await? {
             Err(error) if error.is_lost() => {}

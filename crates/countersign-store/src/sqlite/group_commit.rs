@@ -123,7 +123,7 @@ impl Arrivals {
         }
     }
 
-    /// Admits no other command, for one that runs in a transaction of its own.
+    /// Creates a group that no other command may join, for a command that runs in a transaction of its own.
     pub(super) fn closed() -> Arrivals {
         Arrivals {
             idle_limit: Duration::ZERO,

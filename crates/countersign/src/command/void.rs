@@ -47,7 +47,7 @@ pub struct Voided {
     pub released: usize,
     /// Running calls that became unknown.
     pub running: usize,
-    /// True if more may be open.
+    /// True if the limit was reached, so that more approvals may be open and another `Void` has to follow.
     pub more: bool,
 }
 

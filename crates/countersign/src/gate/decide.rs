@@ -161,7 +161,8 @@ impl Gate {
         self.store.write(Command::Attempt(attempt)).await.map(|_| ())
     }
 
-    /// Withdraws an approval.
+    /// Withdraws a pending approval; an agent can withdraw only its own. The reason is recorded without secrets, cut to
+    /// 200 characters.
     pub async fn withdraw(
         &self,
         tenant: &Tenant,

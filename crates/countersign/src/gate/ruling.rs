@@ -23,7 +23,7 @@ pub(super) struct Rulings {
     /// Rulings, one per call, in order; `None` for those in `passing`.
     pub(super) calls: Vec<Option<Ruled>>,
     pub(super) held: Vec<NewCall>,
-    /// Passed calls that are more than reads.
+    /// Passed calls with an effect other than `read`, which have to be recorded before they run.
     pub(super) passing: Vec<Passing>,
 }
 

@@ -448,7 +448,7 @@ impl Policy {
         Ok(self.finish(draft.at_least(least), request))
     }
 
-    /// Finishes the terms of a held call. What the host could not examine is said on the card.
+    /// Finishes the terms of a held call, with a note for the card if some paths could not be followed.
     fn finish(&self, mut draft: Draft, request: CallRequest<'_>) -> Terms {
         let unfollowed = sensitive_paths::unfollowed(request.arguments, request.working_folder);
         if let Some(note) = unfollowed.filter(|note| !draft.notes.contains(note)) {

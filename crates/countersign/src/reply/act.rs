@@ -461,7 +461,7 @@ impl<'a> NameReader<'a> {
         phrases.any(|phrase| phrase.iter().eq([word]))
     }
 
-    /// Returns true for a word that some list has as a verb.
+    /// Returns true for a word that is listed as a verb.
     fn is_verb(&self, word: &str) -> bool {
         self.is_act(word)
             || self.is_in(word, |phrases| &phrases.refuse)
@@ -499,8 +499,8 @@ impl<'a> NameReader<'a> {
         languages.any(|language| language.agrees(id))
     }
 
-    /// Reads a label, summary or title. `every` also has the words that are shown only sometimes. The verb of the
-    /// result is empty if it cannot be told.
+    /// Reads a label, summary or title. `every` is the same text with the words that are shown only under a condition.
+    /// The verb of the result is empty if none could be found.
     fn read(&self, text: &str, every: &str, is_label: bool) -> Option<Name> {
         let words = fixed(text);
         let mut whole: Phrase = words.iter().map(|fixed| fixed.word.clone()).collect();

@@ -82,14 +82,14 @@ pub(super) fn refuses(tables: &Tables, offer: &Offer<'_>, words: &Words, said: O
     }
 }
 
-/// Forms of a verb, by what makes them a refusal.
+/// Kind of a verb's form, which determines when a reply with that form refuses the act.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Also used to tell somebody to do the act.
+    /// Can also command the act ("delete"), so a "no" before it is not enough: "no, delete" refuses nothing.
     Said,
-    /// Used only behind a negation.
+    /// Occurs only after a negation ("borres" in "no borres"), so any negation before it refuses.
     Unsaid,
-    /// Negated already.
+    /// Refuses by itself: it contains the negation (Czech "nemazat") or means the opposite ("keep" for "delete").
     Against,
 }
 

@@ -52,7 +52,8 @@ pub(super) struct Phrases {
     /// Forms that a verb of `same` has only behind a word of `dont`, one list per act, with one word of that act's
     /// list.
     pub(super) unsaid: Vec<Vec<Phrase>>,
-    /// Like `unsaid`, but negated without another word.
+    /// Like `unsaid`, but for forms that refuse by themselves: negated ones, and verbs for the opposite, such as
+    /// "keep".
     pub(super) against: Vec<Vec<Phrase>>,
     /// True if little more than the plain yes is listed.
     pub(super) has_particles_only: bool,

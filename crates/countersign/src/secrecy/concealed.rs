@@ -148,8 +148,8 @@ pub(crate) fn concealed_with<'c>(
     None
 }
 
-/// Returns the position of the first call with which the calls have more secrets than one card may have. A repeated
-/// value counts once.
+/// Counts distinct secrets over the calls in order, and returns the position of the call at which the count exceeds
+/// `MOST_SECRETS`.
 fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c ShownCall<'c>)>) -> Option<u8> {
     let mut seen = BTreeSet::new();
     for (position, call) in calls {

@@ -105,7 +105,7 @@ impl TemplateOutput {
     }
 }
 
-/// Returns `None` if something in the template could make the analysis wrong.
+/// Returns the values that a template prints; `None` if something in the template could make the analysis wrong.
 fn read(template: &str) -> Option<Vec<Print>> {
     let mut prints: Vec<Print> = Vec::new();
     // The words before each printed value, and how many of these there were when each of `prints` was added.

@@ -26,7 +26,7 @@ pub enum End {
 }
 
 impl Multiplexer {
-    /// Handles what came from a server. Returns the messages for the client.
+    /// Handles a message from a server, or the loss of an answer. Returns the messages for the client.
     pub(super) fn hear_server(&self, number: usize, heard: Heard) -> Vec<OneLine> {
         let Some(upstream) = self.upstreams.get(number) else {
             return Vec::new();

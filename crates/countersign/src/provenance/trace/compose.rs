@@ -49,7 +49,8 @@ struct Piece<'v> {
     shape: Shape,
     /// Whether the word carries meaning, unlike "the", and so must be stated.
     is_content: bool,
-    /// Index of the first message in which the agent wrote the word; later tool results do not state it.
+    /// Index of the first message in which the agent wrote the word. Tool results after that message are no source for
+    /// the word, because they may only repeat the agent.
     written: usize,
 }
 
