@@ -39,22 +39,6 @@ pub(crate) fn patched_files(text: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| Some(line.split_once(':')?.1.trim()))
 }
 
-/// Removes `.`, `..` and repeated slashes from the text of a path.
-pub(crate) fn without_dots(path: &str) -> String {
-    let mut names = Vec::new();
-    for name in path.split('/') {
-        match name {
-            "" | "." => {}
-            ".." => {
-                names.pop();
-            }
-            name => names.push(name),
-        }
-    }
-    let start = if path.starts_with('/') { "/" } else { "" };
-    format!("{start}{}", names.join("/"))
-}
-
 /// Returns true if a name looks like one that a tool gives an argument, not like a path.
 pub fn is_argument_name(name: &str) -> bool {
     name.chars()

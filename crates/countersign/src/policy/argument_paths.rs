@@ -4,8 +4,7 @@
 //! it is written, from the working folder, and where links lead.
 //! Not here: words within a text, except for the files that a patch names. A word of a file's content is no path.
 
-use std::borrow::Cow;
-
+use super::sensitive_paths;
 use crate::json::{Node, Tree};
 use crate::path_names;
 use crate::working_folder::{HOME, WorkingFolder};
@@ -18,7 +17,7 @@ pub(super) fn read<'t>(
     let Node::Object(members) = &arguments.node else {
         return Vec::new();
     };
-    let bases = bases(members);
+    let bases = sensitive_paths::bases(members);
     let paths = members.iter().map(|(key, value)| {
         let mut texts = Vec::new();
         collect(value, &mut texts);
@@ -40,27 +39,6 @@ fn collect<'t>(value: &'t Tree<'_>, texts: &mut Vec<&'t str>) {
             collect(value, texts);
         }),
         Node::Null | Node::Bool(_) | Node::Number => {}
-    }
-}
-
-/// Returns the folders that arguments name, in which relative paths of others may begin. Those of a call with too many
-/// are left out; the policy holds it.
-pub(super) fn bases(members: &[(Cow<'_, str>, Tree<'_>)]) -> Vec<String> {
-    let mut found = Vec::new();
-    for (key, value) in members {
-        collect_bases(key, value, &mut found);
-    }
-    found
-}
-
-fn collect_bases(key: &str, value: &Tree<'_>, found: &mut Vec<String>) {
-    match &value.node {
-        Node::String(text) if path_names::is_base(key) && !text.is_empty() => found.push(text.to_string()),
-        Node::Array(items) => items.iter().for_each(|item| collect_bases(key, item, found)),
-        Node::Object(members) => members
-            .iter()
-            .for_each(|(key, value)| collect_bases(key, value, found)),
-        _ => {}
     }
 }
 
@@ -98,14 +76,27 @@ fn readings(text: &str, bases: &[String], folder: Option<&WorkingFolder>) -> Vec
         readings.extend(targets(HOME).into_iter().map(|home| format!("{home}{rest}")));
     }
     readings.extend(targets(text));
-    let plain: Vec<String> = readings
-        .iter()
-        .map(|path| path_names::without_dots(path))
-        .collect();
+    let plain: Vec<String> = readings.iter().map(|path| without_dots(path)).collect();
     readings.extend(plain);
     readings.sort();
     readings.dedup();
     readings
+}
+
+/// Removes `.`, `..` and repeated slashes from the text of a path.
+fn without_dots(path: &str) -> String {
+    let mut names = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop();
+            }
+            name => names.push(name),
+        }
+    }
+    let start = if path.starts_with('/') { "/" } else { "" };
+    format!("{start}{}", names.join("/"))
 }
 
 #[cfg(test)]

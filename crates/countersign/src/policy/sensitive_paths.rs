@@ -10,7 +10,6 @@
 
 use std::borrow::Cow;
 
-use super::argument_paths;
 use super::wildcard::{
     alternatives, has_brace, has_unreadable_class, is_plain_wildcard, is_same, without_wildcards,
 };
@@ -343,7 +342,7 @@ impl Places {
         let Node::Object(members) = &arguments.node else {
             return Some("the arguments cannot be read".to_owned());
         };
-        let bases = argument_paths::bases(members);
+        let bases = bases(members);
         if bases.len() > path_names::MOST_BASES {
             return Some("the arguments name too many folders and paths to compare them all".to_owned());
         }
@@ -403,6 +402,27 @@ pub(super) fn unfollowed(arguments: &[u8], folder: Option<&WorkingFolder>) -> Op
     };
     let long = members.iter().find(|(key, value)| is_too_long(key, value));
     long.map(|(key, _)| too_long(key))
+}
+
+/// Returns the folders that arguments name, in which relative paths of others may begin. Those of a call with too many
+/// are left out; the policy holds it.
+pub(super) fn bases(members: &[(Cow<'_, str>, Tree<'_>)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in members {
+        collect_bases(key, value, &mut found);
+    }
+    found
+}
+
+fn collect_bases(key: &str, value: &Tree<'_>, found: &mut Vec<String>) {
+    match &value.node {
+        Node::String(text) if path_names::is_base(key) && !text.is_empty() => found.push(text.to_string()),
+        Node::Array(items) => items.iter().for_each(|item| collect_bases(key, item, found)),
+        Node::Object(members) => members
+            .iter()
+            .for_each(|(key, value)| collect_bases(key, value, found)),
+        _ => {}
+    }
 }
 
 /// Returns true if a command anywhere in `value` may be read by a shell in another way.
