@@ -293,8 +293,8 @@ mod tests {
 
         Arguments:
           [CASE]  Case to measure; by default all that need no further options [possible values: fsync,
-                  propose, cycle, wake, waiting, read, list, bytes, verify, recover, nodes, http,
-                  http-wake, http-get, http-waiting, http-streams]
+                  propose, cycle, wake, waiting, read, list, bytes, verify, recover, nodes, http, http-wake,
+                  http-get, http-waiting, http-streams]
 
         Options:
               --on <WHERE>         Store to use: `memory`, a directory for SQLite, or a postgres:// URL
