@@ -502,18 +502,18 @@ impl<'a> NameReader<'a> {
     /// Reads a label, summary or title. `every` is the same text with the words that are shown only under a condition.
     /// The verb of the result is empty if none could be found.
     fn read(&self, text: &str, every: &str, is_label: bool) -> Option<Name> {
-        let words = fixed(text);
-        let mut whole: Phrase = words.iter().map(|fixed| fixed.word.clone()).collect();
+        let all = fixed(text);
+        let mut whole: Phrase = all.iter().map(|fixed| fixed.word.clone()).collect();
         let is_courtesy = |fixed: &&Fixed| {
             self.agrees(&fixed.word)
                 || self.is_in(&fixed.word, |phrases| &phrases.soft)
                 || self.is_in(&fixed.word, |phrases| &phrases.thanks)
         };
         let skipped = match is_label {
-            true => words.iter().take_while(is_courtesy).count(),
+            true => all.iter().take_while(is_courtesy).count(),
             false => 0,
         };
-        let words = words.get(skipped..).unwrap_or_default();
+        let words = all.get(skipped..).unwrap_or_default();
         let first = words.first()?;
         let mut name = match is_unspaced(&first.word) {
             true => self.unspaced(words),
@@ -529,9 +529,9 @@ impl<'a> NameReader<'a> {
         while !is_label
             && ends_in_value(text)
             && whole.len() > name.verb.len()
-            && whole
-                .last()
-                .is_some_and(|last| self.is_in(last, |phrases| &phrases.part))
+            && whole.last().is_some_and(|last| {
+                self.is_in(last, |phrases| &phrases.part) && !self.is_in(last, |phrases| &phrases.counter)
+            })
         {
             whole.pop();
         }
@@ -550,9 +550,9 @@ impl<'a> NameReader<'a> {
             }
         }
         // The "e" of "e-mail" is no "and".
-        let is_begun = |at: usize| words.get(at + 1).is_some_and(|next| next.is_after_hyphen);
-        let unjoined = (0..).zip(words).filter(|(at, _)| !is_begun(*at));
-        let unjoined: Phrase = unjoined.map(|(_, fixed)| fixed.word.clone()).collect();
+        let is_begun = |at: usize| all.get(at + 1).is_some_and(|next| next.is_after_hyphen);
+        let unjoined = (0..).zip(&whole).filter(|(at, _)| !is_begun(*at));
+        let unjoined: Phrase = unjoined.map(|(_, word)| word.clone()).collect();
         let is_except =
             |phrase: &&Phrase| !is_article(&phrase.concat(), &self.listed) && contains(&unjoined, phrase);
         let mut excepts = self.listed.iter().flat_map(|phrases| &phrases.except);
