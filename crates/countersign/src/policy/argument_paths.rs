@@ -9,22 +9,25 @@ use crate::json::{Node, Tree};
 use crate::path_names;
 use crate::working_folder::{HOME, WorkingFolder};
 
-/// Returns the name of each argument with the paths that it may mean. Without a folder, these are the texts alone.
-pub(super) fn read<'t>(
-    arguments: &'t Tree<'_>,
-    folder: Option<&WorkingFolder>,
-) -> Vec<(&'t str, Vec<String>)> {
+/// The name of each argument, with the paths that it may mean.
+type Paths<'t> = Vec<(&'t str, Vec<String>)>;
+
+/// Returns the paths that each argument may mean, or why there are too many to tell.
+pub(super) fn read<'t>(arguments: &'t Tree<'_>, folder: Option<&WorkingFolder>) -> Result<Paths<'t>, String> {
     let Node::Object(members) = &arguments.node else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let bases = sensitive_paths::bases(members);
+    if bases.len() > path_names::MOST_BASES {
+        return Err("the arguments name too many folders and paths to compare them all".to_owned());
+    }
     let paths = members.iter().map(|(key, value)| {
         let mut texts = Vec::new();
         collect(value, &mut texts);
         let paths = texts.into_iter().flat_map(|text| readings(text, &bases, folder));
         (key.as_ref(), paths.collect())
     });
-    paths.collect()
+    Ok(paths.collect())
 }
 
 fn collect<'t>(value: &'t Tree<'_>, texts: &mut Vec<&'t str>) {
@@ -56,11 +59,7 @@ fn readings(text: &str, bases: &[String], folder: Option<&WorkingFolder>) -> Vec
         .flat_map(|path| targets(path))
         .chain(working.clone())
         .collect();
-    for base in bases
-        .iter()
-        .take(path_names::MOST_BASES)
-        .filter(|base| *base != text)
-    {
+    for base in bases.iter().filter(|base| *base != text) {
         match is_absolute(base) {
             true => folders.push(base.clone()),
             false => folders.extend(working.iter().map(|working| format!("{working}/{base}"))),
@@ -116,13 +115,22 @@ mod tests {
         let check = |argument: &str, folder: Option<&WorkingFolder>, expected: &[&str]| {
             let arguments = format!("{{\"x\":{argument}}}");
             let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
-            let found = read(&tree, folder);
+            let found = read(&tree, folder).unwrap();
             assert_eq!(
                 found,
                 [("x", expected.iter().map(|&path| path.to_owned()).collect())]
             );
         };
         let folder = Some(&folder);
+        let many = format!(
+            "{{\"cwd\":[{}]}}",
+            vec!["\"d\""; path_names::MOST_BASES + 1].join(",")
+        );
+        let many = Tree::read(many.as_bytes(), TopLevel::Object).unwrap();
+        assert!(
+            read(&many, folder).is_err(),
+            "a folder must not hide behind others"
+        );
         check(r#""a""#, None, &["a"]);
         check(r#""a""#, folder, &["/k/a", "/real/a", "/w/a", "a"]);
         check(r#""see a""#, folder, &["/real/see a", "/w/see a", "see a"]);

@@ -404,8 +404,8 @@ pub(super) fn unfollowed(arguments: &[u8], folder: Option<&WorkingFolder>) -> Op
     long.map(|(key, _)| too_long(key))
 }
 
-/// Returns the folders that arguments name, in which relative paths of others may begin. Those of a call with too many
-/// are left out; the policy holds it.
+/// Returns the folders that arguments name, in which relative paths of others may begin. A caller has to
+/// refuse more than `MOST_BASES`.
 pub(super) fn bases(members: &[(Cow<'_, str>, Tree<'_>)]) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in members {

@@ -144,7 +144,7 @@ impl Condition {
         folder: Option<&WorkingFolder>,
     ) -> Result<bool, String> {
         let paths = match self.asks_paths {
-            true => argument_paths::read(arguments, folder),
+            true => argument_paths::read(arguments, folder)?,
             false => Vec::new(),
         };
         let count = arguments.count() + paths.iter().map(|(_, paths)| paths.len()).sum::<usize>();
