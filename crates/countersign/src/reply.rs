@@ -31,6 +31,7 @@ pub use part::Part;
 pub use undo::asks_for_undo;
 pub use why::Why;
 
+use card::Enough;
 use echo::OfferVocabulary;
 use kind::{Kinds, ReplyState};
 use language::{Language, Tables, tables};
@@ -132,11 +133,14 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
     if offer.is_card() && matches!(read.reading, Reading::Yes | Reading::Part(_)) {
         // INVARIANT: a card is approved only by its label, in plain listed words or by naming its act (X54, X55), and
         // never by words that are quoted, trail off or may mean the denying label.
-        let is_label = matches!(read.why, Why::Offered(_));
+        let enough = match read.why {
+            Why::Offered(_) => Enough::IsLabel,
+            _ => Enough::Yes,
+        };
         let is_plain = || {
             matches!(read.reading, Reading::Part(_))
                 || is_all
-                || card::approves(tables(), offer, &words, said, is_label)
+                || card::approves(tables(), offer, &words, said, enough)
         };
         if !is_plain_text(whole_text)
             || trails_off(whole_text)
@@ -174,8 +178,10 @@ fn of_card(
     };
     // Some languages join an object to its verb with a hyphen. Elsewhere one makes another word.
     let is_joined = || matches!(offer.language(), Some("ro" | "pt" | "fr"));
-    let approves =
-        || (words.hyphens() == 0 || is_joined()) && card::approves(tables(), offer, words, said, false);
+    let is_enough = |enough: Enough| {
+        (words.hyphens() == 0 || is_joined()) && card::approves(tables(), offer, words, said, enough)
+    };
+    let approves = || is_enough(Enough::Yes);
     match read {
         Ok(read) if read.reading == Reading::No && !matches!(read.why, Why::Offered(_)) && approves() => {
             // A word of refusal that is also the act's verb, such as the Hungarian for "delete", may be either.
@@ -196,6 +202,10 @@ fn of_card(
         // English tables know more words than a card takes, so only the act's own may be unknown to them.
         Err(Why::Unknown(_)) if card::may_be_unknown(offer, words, said) && approves() => {
             Ok(decided(Reading::Yes))
+        }
+        // "Delete it" is asked again, and not taken for another subject.
+        Err(Why::Unknown(_)) if card::may_be_unknown(offer, words, said) && is_enough(Enough::SomeOfAct) => {
+            Err(Why::NotPlain(whole))
         }
         Err(_) if dont::refuses(tables(), offer, words, said) => Ok(decided(Reading::No)),
         // "Yes, stop" to a card that stops something says yes and no for the larger tables.

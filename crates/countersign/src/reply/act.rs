@@ -7,6 +7,9 @@
 //! is undone. The verb is the first word of the label or the summary, or the last where a language puts it there. After
 //! it, a reply may say "it" or the whole object. If the act goes on after its object ("twice", "to delete a contact",
 //! "from savings"), its verb is not enough, and only the label or all of the words name it.
+//!
+//! INVARIANT: without a yes, only the label, its verb or all words of the act approve ([`Named::is_whole`]). No list of
+//! nouns can say whether the first word of a summary is what is done: "Delete protection", "Order hold".
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -14,7 +17,7 @@ use super::card::{NOT, agrees};
 use super::kind::{Kinds, PieceKind};
 use super::language::{Language, Tables};
 use super::offer::{Offer, OfferWords};
-use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, is_english, phrases_of};
+use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, phrases_of};
 use super::word::{Words, is_unspaced, split};
 
 /// Words of the offer that name the act.
@@ -47,6 +50,8 @@ pub(super) struct ActWords {
     pub(super) has_contrary_label: bool,
     /// True if the approving label is no verb and no yes ("Off", "Without"), so that only the label itself approves.
     pub(super) has_unclear_label: bool,
+    /// True if the operator's approving label is the act's verb and nothing else, so that "delete it" repeats it.
+    pub(super) has_verb_label: bool,
     /// True if the act is more than its verb and object, so that these are too little.
     is_more: bool,
 }
@@ -64,9 +69,6 @@ struct Name {
     is_known: bool,
     is_verb_last: bool,
     is_more: bool,
-    /// True if the object may be the noun of another act ("Delete protection"), so that the verb alone may mean the
-    /// opposite.
-    is_object_unclear: bool,
 }
 
 /// A part of a reply that names the act.
@@ -80,6 +82,9 @@ pub(super) struct Named {
     pub(super) has_object: bool,
     /// True if neither an object nor a pronoun follows the verb, so that the next words may be its object.
     pub(super) is_open: bool,
+    /// True if it repeats the approving label, all fixed words of the act, or the verb that is the whole label. Other
+    /// words of the act approve only after a yes.
+    pub(super) is_whole: bool,
 }
 
 /// How a reply refers to the act's object.
@@ -156,6 +161,9 @@ impl ActWords {
         let reader = NameReader::new(tables, language, tag);
         let of_label = own.and_then(|own| reader.read(own, own, true));
         let has_verb = of_label.as_ref().is_some_and(|name| !name.verb.is_empty());
+        let has_verb_label = of_label.as_ref().is_some_and(|name| {
+            has_verb && own_words.ends_with(&name.verb) && name.object.is_empty() && !name.is_more
+        });
         let is_of_act = own_words.iter().any(|word| act_words.contains(word));
         let has_contrary_label = own.is_some() && has_refusing_label && !is_of_act;
         let has_unclear_label = !has_verb
@@ -210,18 +218,14 @@ impl ActWords {
                 names.push(name);
             }
         }
-        // "Delete it" repeats the label "Delete", whatever the card's noun is.
-        let is_object_unclear = match has_verb {
-            true => names.first().is_some_and(|name| name.is_object_unclear),
-            false => names.iter().any(|name| name.is_object_unclear),
-        };
         ActWords {
             refuses,
             has_refusing_label,
             objects,
             waits,
             is_familiar,
-            is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)) || is_object_unclear,
+            is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)),
+            has_verb_label,
             is_turned: false,
             is_negated,
             has_not,
@@ -267,12 +271,13 @@ impl ActWords {
     /// Returns the ways in which the words at the start of `rest` may name the act.
     pub(super) fn named(&self, rest: &[&str], listed: &[&Phrases]) -> Vec<Named> {
         let mut found = Vec::new();
-        let mut add = |length: usize, is_verb_alone: bool, object: Object| {
+        let mut add = |length: usize, is_verb_alone: bool, object: Object, is_whole: bool| {
             found.push(Named {
                 length,
                 is_verb_alone,
                 has_object: object == Object::Named,
                 is_open: object == Object::Missing,
+                is_whole,
             });
         };
         let of_words = |count: usize| match count > 1 {
@@ -280,7 +285,7 @@ impl ActWords {
             false => Object::Missing,
         };
         if begins(rest, &self.label) {
-            add(self.label.len(), true, of_words(self.label.len()));
+            add(self.label.len(), true, of_words(self.label.len()), true);
         }
         for name in &self.names {
             // A title that says less than the summary is too little.
@@ -288,11 +293,13 @@ impl ActWords {
                 && rest.first().copied() == name.whole.first().map(String::as_str)
                 && let Some(length) = repeats(rest, &name.whole, listed)
             {
-                add(length, false, of_words(name.whole.len()));
+                let is_whole = name.whole.len() > 1 || self.has_verb_label;
+                add(length, false, of_words(name.whole.len()), is_whole);
             }
             if self.is_more {
                 continue;
             }
+            let is_label = self.has_verb_label;
             let object_at = |at: usize| {
                 let rest = rest.get(at..).unwrap_or_default();
                 let full = repeats(rest, &name.object, listed);
@@ -303,18 +310,18 @@ impl ActWords {
             };
             if let Some(length) = name.verb_at(rest, listed) {
                 if name.is_known || name.object.is_empty() {
-                    add(length, begins(rest, &name.verb), Object::Missing);
+                    add(length, begins(rest, &name.verb), Object::Missing, is_label);
                 }
-                object_at(length).for_each(|(end, object)| add(end, false, object));
+                object_at(length).for_each(|(end, object)| add(end, false, object, is_label));
             }
             if let Some(length) = name.divided_verb_at(rest, listed) {
-                add(length, false, Object::Pronoun);
+                add(length, false, Object::Pronoun, is_label);
             }
             if name.is_verb_last {
                 for (end, object) in object_at(0) {
                     let behind = rest.get(end..).unwrap_or_default();
                     if let Some(length) = name.verb_at(behind, listed) {
-                        add(end + length, false, object);
+                        add(end + length, false, object, is_label);
                     }
                 }
             }
@@ -626,21 +633,9 @@ impl<'a> NameReader<'a> {
         name.is_more |= ends_in_act && !is_before_article && self.is_in(&first.word, |phrases| &phrases.both);
         // "Reply-all" is another verb than "reply".
         name.is_more |= words.get(1).is_some_and(|next| next.is_after_hyphen);
-        name.is_object_unclear = !is_before_article && self.is_object_unclear(&name.object);
         name.is_known = is_known;
         name.verb = verb;
         Some(name)
-    }
-
-    /// Returns true if an English object may be the noun of another act: "Delete protection" deletes nothing. Plurals
-    /// and listed nouns are things.
-    fn is_object_unclear(&self, object: &[String]) -> bool {
-        let is_english = self.own.is_some_and(is_english);
-        let is_thing = |word: &String| {
-            let is_plural = word.ends_with('s') && !word.ends_with("ss");
-            is_plural || self.is_in(word, |phrases| &phrases.thing) || word.chars().any(char::is_numeric)
-        };
-        is_english && object.last().is_some_and(|last| !is_thing(last))
     }
 
     /// Reads "Kontakt … löschen" in a language that puts the verb last.

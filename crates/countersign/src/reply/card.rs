@@ -18,14 +18,25 @@ use super::phrases::{
 };
 use super::word::{Words, is_unspaced, split};
 
+/// What a reply needs to be plain enough for a card.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Enough {
+    /// Nothing more: the reply is exactly the approving label.
+    IsLabel,
+    /// A yes, the approving label, or all words of the act.
+    Yes,
+    /// Also some words of the act without a yes, such as "delete it". These approve nothing; the person is asked again.
+    SomeOfAct,
+}
+
 /// Returns true if a reply that reads as a yes is plain enough for a card. `said` is the tag of the person's language,
-/// if given. `is_label` is true if the reply is exactly the approving label.
+/// if given.
 pub(super) fn approves(
     tables: &Tables,
     offer: &Offer<'_>,
     words: &Words,
     said: Option<&str>,
-    is_label: bool,
+    enough: Enough,
 ) -> bool {
     let tag = said.or(offer.language()).unwrap_or("en");
     let reply: Vec<&str> = words.iter().collect();
@@ -43,7 +54,7 @@ pub(super) fn approves(
     let language = tables.language(tag);
     let act = ActWords::of(tables, offer, language, base(tag), &reply);
     let listed = listed(tag);
-    if is_label && !act.has_refusing_label {
+    if enough == Enough::IsLabel && !act.has_refusing_label {
         return true;
     }
     if act.is_turned || act.lacks_particle(&reply) || repeats_a_word(&reply, &listed) {
@@ -67,6 +78,7 @@ pub(super) fn approves(
     }
     let needs = Needs {
         yes: offer.needs_yes,
+        yes_beside_act: enough != Enough::SomeOfAct,
         more_than_act: offer.numbered > 1,
         has_plain_yes,
         has_own_labels: offer.has_own_labels,
@@ -293,7 +305,7 @@ pub(super) const NOT: [&str; 74] = [
 ];
 
 /// Returns true if a reply grants all of several calls: "all", "yes, all of them", "approve all", "delete them". If the
-/// offer needs a yes, "all" alone is not enough.
+/// offer needs a yes, "all" alone is not enough; neither is "delete them", if the label is not that verb.
 pub(super) fn grants_all(tables: &Tables, offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
     if offer.numbered < 2 || !offer.is_card() || has_agreeing_denial(tables, offer) {
         return false;
@@ -313,16 +325,17 @@ pub(super) fn grants_all(tables: &Tables, offer: &Offer<'_>, words: &Words, said
     };
     let mut at = courtesies(0);
     let mut is_plain = !offer.needs_yes;
+    let mut has_yes = false;
     let approval = longest(at, |phrases| &phrases.approval).filter(|_| !act.refuses);
     let onward = longest(at, |phrases| &phrases.onward).filter(|_| !act.waits);
     if let Some(length) = longest(at, |phrases| &phrases.yes).max(approval).max(onward) {
-        is_plain = true;
+        (is_plain, has_yes) = (true, true);
         at = courtesies(at + length);
     }
     let verb = act.verb(reply.get(at..).unwrap_or_default(), &listed);
     let is_verb = verb.is_some();
     if let Some(length) = verb {
-        is_plain = true;
+        is_plain = has_yes || act.has_verb_label;
         at += length;
     }
     // "Cancel all" may as well mean the calls of the card.

@@ -13,6 +13,8 @@ use super::word::is_unspaced;
 pub(super) struct Needs {
     /// True if a filler is not enough.
     pub(super) yes: bool,
+    /// True if some words of the act approve only beside a yes.
+    pub(super) yes_beside_act: bool,
     /// True if there are several calls, so that "delete it" may mean one of them.
     pub(super) more_than_act: bool,
     /// True if one of the reply's words is the plain yes of some language.
@@ -53,6 +55,8 @@ const PRONOUN: u32 = 1 << 16;
 const FAIR: u32 = 1 << 17;
 /// The plainest yes of a language.
 const PARTICLE: u32 = 1 << 18;
+/// Words of the act that approve only after a yes.
+const PARTIAL: u32 = 1 << 19;
 /// Phrases that may be the object of an open verb.
 const CONTENT: u32 = YES | MILD | THANKS | APPROVAL | GO_ON | ONWARD | JUDGEMENT | PRAISE | FAIR;
 
@@ -157,13 +161,14 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
             || (needs.more_than_act && has(SINGLE))
             || (act.refuses && has(ACT) && !has(LED))
             || (act.is_verb_unclear && has(BARE) && !has(LED));
-        if is_opposite || (needs.act_named && !has(ACT)) {
+        let is_named = has(ACT) && (!has(PARTIAL) || has(LED) || !needs.yes_beside_act);
+        if is_opposite || (needs.act_named && !is_named) {
             return false;
         }
         let is_mild = has(MILD) && !has(THANKS) && !needs.yes && !act.refuses;
         // "Please confirm" asks to be told something.
         let is_request = held & (COURTESY | THANKS) != 0 && held & (ACT | MILD) == 0 && !has_plain_yes;
-        let names_act = has(ACT) && !needs.more_than_act;
+        let names_act = is_named && !needs.more_than_act;
         names_act || (has(YES | APPROVAL | GO_ON) && !is_request) || is_mild
     };
     reached.last().into_iter().flatten().any(|held| approves(*held))
@@ -188,7 +193,8 @@ fn bits(named: Named) -> u32 {
         (false, true) => BARE | OPEN,
         (false, false) => BARE | PRONOUN,
     };
-    ACT | single | object
+    let partial = if named.is_whole { 0 } else { PARTIAL };
+    ACT | single | object | partial
 }
 
 /// Returns true for the plainest yes of a language, also with a courtesy behind it: "yes", "yes please".

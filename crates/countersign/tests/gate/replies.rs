@@ -117,10 +117,13 @@ fn x54_what_is_offered_is_the_acts_own_words() {
         ("create_contact", "contact", Reading::Other),
         ("create_contact", "yes, cancel it", Reading::Other),
         ("create_contact", "yes, create contact Maria", Reading::Other),
-        ("delete_contact", "delete it", Reading::Yes),
+        // Without a label for the act, its verb needs a yes.
+        ("delete_contact", "delete it", Reading::Other),
+        ("delete_contact", "yes, delete it", Reading::Yes),
         // Another verb for the same act, and one that could mean something else.
-        ("delete_contact", "remove the contact", Reading::Yes),
-        ("delete_contact", "clear the contact", Reading::Other),
+        ("delete_contact", "remove the contact", Reading::Other),
+        ("delete_contact", "yes, remove the contact", Reading::Yes),
+        ("delete_contact", "yes, clear the contact", Reading::Other),
         ("delete_contact", "does it delete the contact", Reading::Other),
         ("delete_contact", "delete my contact", Reading::Other),
         ("delete_contact", "I will delete it", Reading::Other),
@@ -205,7 +208,8 @@ no = "Keep"
 }
 
 /// Cards and replies of outside testing, one card per line with its labels, words and language. `replies` once approved
-/// the card and must not; `approves` and `denies` are honest answers.
+/// the card and must not; `approves` and `denies` are honest answers; `asks` are honest, too, but name the act without a
+/// yes, and are asked again.
 const MISTAKEN: &str = include_str!("replies/mistaken.jsonl");
 
 /// Reads every reply to its card, and returns those that are read wrongly.
@@ -244,20 +248,21 @@ fn misread(rows: &str) -> (usize, Vec<String>) {
             &conversations.sentences(row["language"].as_str()),
             countersign::prompt::PromptOptions::default(),
         );
-        for key in ["replies", "approves", "denies"] {
+        for key in ["replies", "approves", "asks", "denies"] {
             for reply in row[key].as_array().into_iter().flatten() {
                 count += 1;
                 let read = interpret(prompt.offered(), reply.as_str().unwrap(), None);
                 let is_read = match key {
                     "replies" => !matches!(read.reading, Reading::Yes | Reading::Part(_)),
                     "approves" => read.reading == Reading::Yes,
+                    "asks" => read.reading == Reading::Other && read.why.is_unclear(),
                     _ => read.reading == Reading::No,
                 };
                 if !is_read {
                     let mut card = row.clone();
                     card.as_object_mut()
                         .unwrap()
-                        .retain(|key, _| !["replies", "approves", "denies"].contains(&key.as_str()));
+                        .retain(|key, _| !["replies", "approves", "asks", "denies"].contains(&key.as_str()));
                     wrong.push(format!("{reply} is {:?} ({}) to {card}", read.reading, read.why));
                 }
             }
