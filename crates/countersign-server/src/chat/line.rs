@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// Maximum bytes of a line from a pipe.
 const LONGEST: usize = 64 * 1024;
 
-/// Input of the person.
+/// One input from the person.
 #[derive(Debug)]
 pub enum Line {
     /// A line of text.
@@ -38,16 +38,17 @@ pub enum Button {
     No,
 }
 
-/// Source of lines.
+/// Source of the person's input.
 pub enum Lines {
-    /// A person at a terminal.
+    /// Line editor on a terminal.
     Terminal(Box<Terminal>),
-    /// A pipe.
+    /// Plain lines from standard input, without line editing and without button keys.
     Pipe,
 }
 
 impl Lines {
-    /// Creates a source. On a terminal, the person's earlier messages form the line editor's history.
+    /// Creates the source. `said` is the conversation so far: on a terminal, the person's messages in it become the
+    /// line editor's history.
     pub fn new(is_terminal: bool, said: &[Message], typing: &Typing) -> Result<Lines, Failure> {
         match is_terminal {
             true => Ok(Lines::Terminal(Box::new(Terminal::new(said, typing)?))),

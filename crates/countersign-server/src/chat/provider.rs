@@ -1,4 +1,4 @@
-//! Chooses the models: at the URL that was given, or by the API keys in the environment, like the service.
+//! Chooses the model provider: the one at the URL of `--model`, or else the one whose API key is in the environment.
 
 use countersign_agent::file::{Provider, ProviderSettings};
 use countersign_agent::model::ApiKey;
@@ -13,7 +13,7 @@ pub struct Chosen {
     pub says: String,
 }
 
-/// Chooses a provider. Fails if there is neither an API key nor a script.
+/// Chooses a provider. Without a model URL and an API key, the agent follows its script; fails if it has none.
 pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let model = options.model_name.clone();
@@ -39,7 +39,8 @@ pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
     Ok(Chosen { provider, says })
 }
 
-/// Uses the model at a URL, with the API that its path indicates.
+/// Returns the provider at `url`: Anthropic's Messages API if the path ends in `/messages`, else OpenAI's chat
+/// completions API.
 fn at_address(url: &str, model: Option<String>, variable: impl Fn(&str) -> Option<String>) -> Chosen {
     let key = |name: &str| {
         let key = variable(name).filter(|key| !key.trim().is_empty());

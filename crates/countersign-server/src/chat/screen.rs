@@ -1,6 +1,7 @@
 //! Prints a conversation.
 //!
-//! INVARIANT: the agent's text and every value of a call are behind a gutter on every row; only our own text has none.
+//! INVARIANT: a gutter (`│ `) precedes every row of the agent's text and of a call's values; only our own text has
+//! none.
 
 use clap::builder::styling::Style;
 use countersign::approval::Approval;
@@ -18,13 +19,13 @@ use crate::output::style::{self, paint};
 use crate::output::{Output, once};
 use crate::view;
 
-/// Prefix of the channel's messages.
+/// Prefix of messages in Countersign's own name.
 const CHANNEL: &str = "countersign:";
 
-/// Output of a conversation, and its state.
+/// Prints a conversation, and tracks which rows of the current card are on the screen.
 pub struct Screen<'a> {
     pub output: &'a mut Output,
-    /// True once the channel has said something; callers reset it.
+    /// True once a message in Countersign's own name was due; callers reset it.
     pub has_said: bool,
     /// True while the agent's text is being printed.
     is_speaking: bool,
@@ -45,7 +46,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints progress, except cards.
+    /// Prints one step of a turn. Ignores cards, which [`Screen::card`] prints, and steps that people need not see.
     pub fn progress(&mut self, progress: Progress) {
         match progress {
             Progress::Text(text) => self.print_agent_text(&text),
@@ -88,7 +89,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints a message of the channel behind our name. Values of calls in it are behind a gutter.
+    /// Prints a message in Countersign's own name. A gutter precedes its text, which may quote values of a call.
     pub fn say(&mut self, text: &str) {
         self.end_line();
         self.has_said = true;
@@ -117,7 +118,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Ends the agent's text.
+    /// Ends the agent's text and its row, if any is being printed.
     pub fn end_line(&mut self) {
         self.breaks = 0;
         if std::mem::take(&mut self.is_speaking) && !self.output.is_json {
@@ -126,7 +127,8 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints a card, short or whole.
+    /// Prints a card and its buttons; a failure of the store is printed instead. `length` tells whether long values are
+    /// cut.
     pub async fn card(
         &mut self,
         gate: &Gate,

@@ -21,7 +21,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Reads all files, before the store is opened.
+    /// Reads the agent's files and its policy.
     pub fn read(global: &Global, options: &Chat) -> Result<Setup, Failure> {
         match crate::worlds::named(&options.agent) {
             Some(setup) => {
@@ -86,7 +86,7 @@ fn chosen_policy(
         .map_err(|problems| policy::not_good(Path::new(name), &problems.0))
 }
 
-/// Converts an error in an agent's files to a failure.
+/// Converts an error in an agent's files to a failure with a hint about their format.
 pub fn bad_agent(problem: impl std::fmt::Display) -> Failure {
     Failure::error("bad_agent", problem.to_string()).hint("see docs/agent.md for what an agent's files say")
 }

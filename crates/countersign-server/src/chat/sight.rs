@@ -8,13 +8,13 @@ use crate::output::Size;
 /// Minimum rows of a screen: room for rows of the card, the line with the number of remaining rows, and the prompt.
 const FEWEST_ROWS: usize = 4;
 
-/// Rows of a card that have been on the screen.
+/// Rows of the current card that are still to be shown, and where its latest page began.
 #[derive(Default)]
 pub struct Sight {
     /// Rows not shown yet, in reverse order.
     rest: Vec<String>,
     size: Option<Size>,
-    /// Number of rows printed before the last page.
+    /// Number of rows that had been printed on the screen when the latest page began.
     page_began: usize,
 }
 
@@ -50,7 +50,7 @@ impl Sight {
         }
     }
 
-    /// Returns the next page. `rows` is the number of rows printed so far.
+    /// Returns the next page, or `None` if all rows were shown. `rows` is the number of rows printed so far.
     pub fn next(&mut self, rows: usize) -> Option<String> {
         let height = self.size?.rows.max(FEWEST_ROWS);
         let count = match self.rest.len() {

@@ -38,7 +38,7 @@ pub enum Next {
     End,
 }
 
-/// A conversation.
+/// Conversation of one person with one agent.
 pub struct Talk<'a> {
     agent: Agent,
     place: TurnContext,
@@ -48,13 +48,13 @@ pub struct Talk<'a> {
     typing: Typing,
     /// The current card, and the key of the message that showed it.
     card: Option<(Key, Prompt)>,
-    /// True during a turn that the person did not cause here.
+    /// True during a turn that was started by a decision made elsewhere, not by the person at this terminal.
     is_by_itself: bool,
 }
 
 /// Maximum length of one wait for a decision; waits are repeated.
 const WAIT: Duration = Duration::from_secs(3600);
-/// Pause after a failure of the store.
+/// Pause before waiting again after the store has failed.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl<'a> Talk<'a> {
@@ -87,7 +87,7 @@ impl<'a> Talk<'a> {
 
     /// Handles a line. A line begun before the card appeared is not taken as a reply to it.
     pub async fn line(&mut self, line: &str, is_older_than_card: bool) -> Next {
-        // Checked before the line itself takes up rows.
+        // Checked before the line itself is counted, whose rows may scroll the card off the screen.
         let unseen = self.unseen();
         self.screen.typed(line);
         match line.trim() {
@@ -132,7 +132,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Continues after the current card was decided elsewhere.
+    /// Continues the agent's turn after the current card was decided elsewhere, and says how the card ended.
     pub async fn resume(&mut self) {
         let Some(ended) = self.card.as_ref().map(|(_, prompt)| prompt.approval) else {
             return;
@@ -171,7 +171,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Leaves calls of the card out, or includes them again.
+    /// Toggles whether the calls at these positions, counted from 1, are left out of an approval.
     fn toggle(&mut self, positions: &[usize]) {
         if !positions.iter().all(|position| self.typing.toggle(*position)) {
             let message = "the card has no such call to leave out; `/card` shows it";
@@ -181,7 +181,7 @@ impl<'a> Talk<'a> {
         self.screen.output.line(prompt.trim_end_matches("? ").trim_end());
     }
 
-    /// Shows the next page of the card.
+    /// Shows the next page of the card, after Enter on an empty line.
     pub fn show_next_page(&mut self) {
         self.screen.typed("");
         if self.card.is_some() {
@@ -215,7 +215,7 @@ impl<'a> Talk<'a> {
         self.screen.output.notice("card", unseen.as_str());
     }
 
-    /// Sends the payload of a button, which is bound to its card.
+    /// Sends the payload that the current card has for the button; with it, no other card can be decided.
     async fn press(&mut self, button: Button) {
         let Some((_, prompt)) = &self.card else {
             return self.screen.output.notice("card", "no card waits for an answer");
@@ -316,7 +316,7 @@ impl<'a> Talk<'a> {
         }
         match progress {
             Progress::ShowCard { approval, prompt } => {
-                // Before the card is printed: text already in the line cannot be meant for it.
+                // Recorded before the card is printed, because text already in the line cannot be meant for this card.
                 self.typing.card(prompt.numbered, self.is_by_itself);
                 if !self.screen.output.is_json {
                     let sentences = self.sentences();
@@ -392,7 +392,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Returns a random key for a message.
+    /// Returns a random key that identifies a message.
     async fn new_key(&mut self) -> Result<Key, Failure> {
         let mut random = [0; 16];
         let drawn = getrandom::fill(&mut random);
@@ -402,13 +402,13 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// Converts a turn's error to a failure.
+/// Converts a turn's error to a failure with the error's hint.
 pub fn failed(error: TurnError) -> Failure {
     let hint = error.hint();
     Failure::error("turn", error.to_string()).hint(hint)
 }
 
-/// Parses the positions in `/3` or `/1 4`.
+/// Parses the positions in `/3` or `/1 4`. Returns `None` for any other command.
 fn positions(command: &str) -> Option<Vec<usize>> {
     let named = command.strip_prefix('/')?;
     let numbers = named.split([' ', ',']).filter(|number| !number.is_empty());

@@ -34,7 +34,7 @@ pub struct Terminal {
 impl Terminal {
     pub fn new(said: &[Message], typing: &Typing) -> Result<Terminal, Failure> {
         let config = Config::builder().max_history_size(REMEMBERED);
-        // Always forced, because our prompt has to be repainted; it contains no colours.
+        // Forced, because the editor repaints our prompt only if colours are on; the prompt itself contains none.
         let config = config
             .map_err(no_terminal)?
             .auto_add_history(true)
@@ -58,7 +58,7 @@ impl Terminal {
         };
         bind(KeyEvent::alt('y'), KeyAction::Press(Button::Yes));
         bind(KeyEvent::alt('n'), KeyAction::Press(Button::No));
-        // Like moving between the checkboxes of a form.
+        // Tab and Space work as in a form: they move between calls and toggle the marked one.
         bind(
             KeyEvent(KeyCode::Tab, Modifiers::NONE),
             KeyAction::Mark(Mark::Next),
@@ -124,7 +124,7 @@ fn print_above(editor: &mut Edited) -> Option<Sender<String>> {
 enum KeyAction {
     /// Ends the line and reports the button.
     Press(Button),
-    /// Moves the mark to another call.
+    /// Moves the mark, the call that Space toggles.
     Mark(Mark),
     /// Leaves the marked call out, or includes it again.
     Toggle,
@@ -143,7 +143,7 @@ impl ConditionalEventHandler for Key {
             KeyAction::Press(button) if is_empty && self.typing.press(button) => Cmd::AcceptLine,
             KeyAction::Mark(to) if is_empty && self.typing.mark(to) => Cmd::Repaint,
             KeyAction::Toggle if is_empty && self.typing.toggle_marked() => Cmd::Repaint,
-            // The key's usual function.
+            // The space bar types a space.
             KeyAction::Toggle => return None,
             KeyAction::Press(_) | KeyAction::Mark(_) => Cmd::Noop,
         };
@@ -151,7 +151,7 @@ impl ConditionalEventHandler for Key {
     }
 }
 
-/// Paints the current prompt, which may change while a line is being typed, and reports the line's text.
+/// Shows the current prompt, which may change while a line is being typed, and records the line's text in [`Typing`].
 struct Painter(Typing);
 
 impl Highlighter for Painter {

@@ -25,7 +25,7 @@ struct State {
     pressed: Option<Button>,
 }
 
-/// Direction in which the mark moves.
+/// Direction in which Tab moves the mark, the call that Space toggles.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
     /// Moves to the next call, wrapping around.
@@ -44,7 +44,8 @@ struct Card {
 }
 
 impl Typing {
-    /// Sets the current card and its number of calls. `by_itself` if no action of the person here caused it.
+    /// Sets the current card and its number of calls. `by_itself` is true if nothing that the person did here caused
+    /// the card.
     pub fn card(&self, numbered: usize, by_itself: bool) {
         let mut state = self.state();
         let now = Instant::now();
@@ -63,7 +64,7 @@ impl Typing {
         state.is_older_than_card = false;
     }
 
-    /// Returns whether the finished line is older than the card, and resets that.
+    /// Returns whether the finished line was begun before the card appeared, and resets that state for the next line.
     pub fn take_older(&self) -> bool {
         let mut state = self.state();
         state.is_begun = false;
@@ -87,7 +88,7 @@ impl Typing {
         is_now
     }
 
-    /// Returns the button that ended the line.
+    /// Returns the button key that ended the line, if one did, and clears it.
     pub fn take_pressed(&self) -> Option<Button> {
         self.state().pressed.take()
     }
@@ -155,7 +156,8 @@ impl Typing {
         format!("[{calls} ] ? ")
     }
 
-    /// Returns the prompt in the width of another one, for a line being typed behind that one.
+    /// Returns the prompt padded to the width of `other`, which is the prompt before the line being typed. If the two
+    /// differ in width, only `? ` or `> ` remains of the prompt.
     pub fn prompt_in_place_of(&self, other: &str) -> String {
         let prompt = self.prompt();
         let width = other.chars().count();

@@ -63,7 +63,7 @@ impl SubmittedFields {
         }
     }
 
-    /// Returns true if the person edited arguments, whether or not they have seen what would run.
+    /// Returns true if the person edited arguments, whether or not they have confirmed the edited card.
     pub fn is_edit(&self) -> bool {
         matches!(self.text("verdict"), "edit" | CONFIRM)
     }
@@ -84,7 +84,8 @@ impl SubmittedFields {
         fields
     }
 
-    /// Returns an idempotency key that is the hash of all fields: a form that is sent twice is one decision.
+    /// Returns an idempotency key: the hash of all fields except the name of the page. A form that is sent twice is one
+    /// decision.
     fn key(&self) -> Option<Key> {
         let mut fields: Vec<_> = self
             .0
@@ -100,14 +101,14 @@ impl SubmittedFields {
     }
 }
 
-/// Verdict of the form on the card that shows what would run after an edit.
+/// Verdict in the form on the page that shows the card as edited.
 const CONFIRM: &str = "confirm";
 
 /// Page that a form was on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FormPlace {
     List,
-    /// The list, on which the whole card was opened in its place.
+    /// The list, with the complete card opened in place of the short one.
     OpenedOnList,
     Detail,
     Playground,

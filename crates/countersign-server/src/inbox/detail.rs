@@ -18,7 +18,7 @@ use super::{edit, list, page, timeline};
 use crate::access::Caller;
 use crate::web::{Answer, ApiError, App};
 
-/// Tallest arguments field, in lines.
+/// Height limit of an arguments field, in lines.
 const MOST_LINES: usize = 30;
 
 #[derive(Debug, Default, Deserialize)]
@@ -27,7 +27,7 @@ pub struct PageQuery {
     edit: Option<String>,
 }
 
-/// Renders the page.
+/// Renders the page of one approval.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,

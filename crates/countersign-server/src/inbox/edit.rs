@@ -222,7 +222,7 @@ mod tests {
             let problem = edited(moved).unwrap_err();
             assert!(problem.starts_with("no secret was proposed at /"), "{problem}");
         }
-        // The same words, when proposed as an ordinary value, are kept as that value.
+        // A proposed value that happens to equal the placeholder is kept as an ordinary value.
         let odd = arguments(r#"{"name":"(secret, kept as it is)","auth":1}"#);
         let typed = r#"{"name":"(secret, kept as it is)","auth":2}"#;
         let Ok(Choice::Edit(edited)) = read(&odd, typed, is_auth) else {

@@ -47,7 +47,7 @@ struct Line {
     because: Option<String>,
 }
 
-/// Renders the page.
+/// Renders the history page.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,

@@ -64,7 +64,7 @@ pub async fn home() -> Response {
     Redirect::to("/approvals").into_response()
 }
 
-/// Renders the page.
+/// Renders the list page.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -84,7 +84,7 @@ pub async fn show(
     page::signed_in(&app, StatusCode::OK, "list.html", &caller, "inbox", values)
 }
 
-/// Renders only the cards. 204 if the script already shows them.
+/// Renders only the cards, for the script. Responds with 204 if the script already shows them.
 pub async fn cards(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,
@@ -97,7 +97,7 @@ pub async fn cards(
     }
 }
 
-/// Renders one card. 204 if it is pending and excluded by the filters.
+/// Renders one card, for the script. Responds with 204 if the card is pending and excluded by the filters.
 pub async fn card(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,
@@ -129,7 +129,8 @@ pub async fn card(
     }
 }
 
-/// Renders a card as a fragment, with the error if there is one.
+/// Renders a card as a fragment, with an error message if `problem` is given. `from` names the page that the card is
+/// on.
 pub async fn fragment(
     status: StatusCode,
     app: &App,

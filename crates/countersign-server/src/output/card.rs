@@ -24,7 +24,8 @@ const WIDEST_POINTER: usize = 32;
 /// Texts with more lines are shown on one line with escaped line breaks, unless the card is complete.
 const MOST_LINES: usize = 40;
 
-/// Number of lines a person sees at a glance.
+/// A card in a chat with more lines than this repeats its summaries at the end, because the first one may have scrolled
+/// away.
 const GLANCE: usize = 20;
 
 /// How much of long values a card shows.
@@ -122,7 +123,7 @@ pub fn outcome(approval: &ApprovalView) -> String {
     text.extend(comment.map(|comment| format!("     comment: {}\n", foreign(comment))));
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
-        // A gateway or a coding agent has the tool; a command here would run something else in its place.
+        // The gateway or coding agent that proposed the call has the tool; a command run here would be something else.
         let is_gateway = approval
             .run_id
             .as_deref()
@@ -283,7 +284,7 @@ pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl F
     text
 }
 
-/// Returns true if a text is shown on several lines.
+/// Returns true if a text is shown on several lines; `full` if the card is complete.
 fn is_lines(text: &str, full: bool) -> bool {
     let count = text.lines().count();
     count > 1 && (full || count <= MOST_LINES)
@@ -318,7 +319,7 @@ pub fn result_text(result: &RawValue) -> String {
     serde_json::from_str(result.get()).unwrap_or_else(|_| result.get().to_owned())
 }
 
-/// Joins positions with commas.
+/// Joins the positions of calls with commas.
 pub fn listed(calls: &[u8]) -> String {
     let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
     calls.join(", ")

@@ -62,7 +62,8 @@ impl<'p> Marks<'p> {
         }))
     }
 
-    /// Sorts rows: values that nobody stated first, the person's own last; stable otherwise.
+    /// Sorts rows by the prominence of their marks: values that nobody stated first, those that the person stated last.
+    /// The sort is stable.
     pub fn loudest_first(&self, rows: &mut [Row]) {
         rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, LeafView::prominence)));
     }
@@ -96,7 +97,7 @@ pub fn verdict(provenance: &ProvenanceView) -> String {
     paint(style, &once(&provenance.verdict))
 }
 
-/// Width of the column of marks.
+/// Width of the column of marks, in columns.
 pub const MARK_WIDTH: usize = 14;
 
 /// Renders the mark before a value. Marks come first in the line, where no value can imitate them.
@@ -114,7 +115,7 @@ fn mark_style(mark: Option<&LeafView>) -> Style {
     }
 }
 
-/// Formats percentiles of tracing times as one line of JSON, in microseconds. Sorts `took`.
+/// Formats the median, 99th percentile and maximum of `took` as one line of JSON, in microseconds. Sorts `took`.
 pub fn timing(took: &mut [Duration]) -> String {
     took.sort_unstable();
     let micros = |percent: usize| {

@@ -55,7 +55,8 @@ pub fn state(state: State) -> Style {
     }
 }
 
-/// Returns the colour of an approval's outcome. A batch with mixed results is coloured as waiting for a person.
+/// Returns the colour of an approval's outcome. A batch of which only some calls were approved or succeeded has the
+/// colour of `OPEN`.
 pub fn outcome(of: State, outcome: &Outcome) -> Style {
     match outcome.is_mixed {
         true => OPEN.bold(),

@@ -12,7 +12,7 @@ use crate::output::once;
 
 /// Maximum bytes of a comment, as in the API.
 const LONGEST_COMMENT: usize = 4096;
-/// Message when `a` is pressed too early.
+/// Message if `a` is pressed before every row of the card was on the screen.
 const UNSEEN: &str = "not every row of the card was on this screen yet: PgDn";
 
 /// Action that needs the backend or the terminal.
@@ -25,7 +25,7 @@ pub enum Act {
     Decide(Box<Deciding>),
     /// Opens an editor on a call's arguments.
     Edit {
-        /// Position of the call.
+        /// Position of the call in the approval, counted from 1.
         position: u8,
         /// Exact bytes of the arguments, or of the person's last valid edit.
         original: Vec<u8>,
@@ -38,7 +38,8 @@ impl PartialEq for Act {
     }
 }
 
-/// Handles a key press.
+/// Handles a key press according to the current mode. Returns the action to perform, if one needs the backend or
+/// terminal.
 pub fn key(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     if is_control && matches!(key.code, KeyCode::Char('c')) {
@@ -71,7 +72,7 @@ pub fn key(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
     }
 }
 
-/// Handles pasted text, which is only accepted as a comment because its letters could be keys.
+/// Handles pasted text. Accepted only as part of a comment: elsewhere each of its letters would act as a key.
 pub fn paste(inbox: &mut Inbox, text: &str) {
     if inbox.mode == Mode::Comment {
         text.chars().for_each(|character| write(inbox, character));
@@ -133,7 +134,8 @@ fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
     None
 }
 
-/// Approves the card if all of it has been on the screen. A grave one needs a second key.
+/// Approves the card if all of it has been on the screen. If the card is risky, only asks for confirmation by a second
+/// key.
 fn approve(inbox: &mut Inbox, now: Instant) -> Option<Act> {
     if inbox.is_new(now) {
         inbox.complain("it has only just arrived: read it first");
@@ -178,7 +180,7 @@ fn edit(inbox: &mut Inbox) -> Option<Act> {
     }
 }
 
-/// Takes the editor's result.
+/// Adds the editor's result for the call at `position` to the draft decision.
 pub fn edited(inbox: &mut Inbox, position: u8, edited: Result<Edited, String>) {
     match edited {
         Err(problem) => inbox.complain(once(&problem)),

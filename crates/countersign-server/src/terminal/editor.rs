@@ -10,7 +10,7 @@ use crate::{private_file, regular};
 /// Maximum bytes of an edited file: far above the size limit of arguments.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
-/// Result of editing.
+/// Result of editing a call's arguments.
 pub enum Edited {
     /// The arguments are unchanged.
     Same,
@@ -25,7 +25,8 @@ pub enum Edited {
     },
 }
 
-/// Runs the editor on a private temporary file, which is removed afterwards.
+/// Runs the editor on a private temporary file, which is removed afterwards. The file starts with `draft`, an earlier
+/// edit that was not valid, or else with `original`.
 pub fn edit(original: &[u8], draft: Option<&[u8]>) -> Result<Edited, String> {
     let folder = Folder::new()?;
     let file = folder.0.join("arguments.json");
@@ -54,7 +55,8 @@ pub fn edit(original: &[u8], draft: Option<&[u8]>) -> Result<Edited, String> {
     })
 }
 
-/// Returns the command for `$VISUAL`, `$EDITOR` or `vi`. Runs in a shell, because editors are often set with options.
+/// Returns the command for `$VISUAL`, `$EDITOR` or `vi`. A shell runs it, because these variables often contain
+/// options.
 fn command() -> Command {
     let named = ["VISUAL", "EDITOR"]
         .iter()

@@ -14,12 +14,13 @@ const NOTICES_WITHIN: Duration = Duration::from_millis(50);
 /// Maximum number of unread key presses.
 const REMEMBERED: usize = 64;
 
-/// Returns true if the terminal is gone without a SIGHUP. The reading thread may never notice that.
+/// Returns true if neither standard input nor standard output is a terminal any more. A terminal can vanish without a
+/// SIGHUP, and the reading thread may never notice.
 pub fn is_gone() -> bool {
     !std::io::stdin().is_terminal() && !std::io::stdout().is_terminal()
 }
 
-/// Source of terminal events.
+/// Source of terminal events, which a thread reads.
 pub struct Keys {
     events: Receiver<Event>,
     is_stopped: Arc<AtomicBool>,

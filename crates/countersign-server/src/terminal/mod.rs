@@ -116,7 +116,7 @@ async fn look(
     }
 }
 
-/// Sends events to the inbox. Returns only on failure.
+/// Forwards the backend's events to `news`. Returns only on failure.
 async fn follow(backend: &Backend, news: Sender<StreamItem>) -> Failure {
     let mut following = match backend.follow(EventFilter::default()).await {
         Ok(following) => following,
@@ -130,7 +130,7 @@ async fn follow(backend: &Backend, news: Sender<StreamItem>) -> Failure {
     }
 }
 
-/// Records the connection's state. Returns true if the list has to be reloaded.
+/// Records whether the server is reachable. Returns true if the list has to be reloaded.
 fn note(inbox: &mut Inbox, followed: StreamItem) -> bool {
     match followed {
         StreamItem::Happened(_) => true,
@@ -255,7 +255,7 @@ impl Screen {
         drawn.map(drop).map_err(|error| broken(&error))
     }
 
-    /// Restores the terminal for another program, and takes it over again afterwards.
+    /// Restores the terminal, calls `run`, which may start another program, and then takes the terminal over again.
     fn lend<T>(&mut self, run: impl FnOnce() -> T) -> Result<T, Failure> {
         self.keys.stop();
         let _ = execute!(std::io::stdout(), DisableBracketedPaste);

@@ -26,7 +26,7 @@ const SIDE_BY_SIDE: u16 = 110;
 /// Minimum columns for rows to count as seen: the layout needs at least four.
 const NARROWEST: u16 = 4;
 
-/// Settings of the display.
+/// Settings that stay the same while the inbox runs.
 pub struct DisplaySettings {
     /// Server or machine that holds the approvals.
     pub place: String,
@@ -252,7 +252,7 @@ fn footer(inbox: &Inbox, looks: &DisplaySettings, width: u16) -> Vec<Line<'stati
     vec![first, keys]
 }
 
-/// Cuts a message to one row of the screen; rows with an agent's text keep their gutter.
+/// Cuts a message to one row of the screen. An agent's text keeps its gutter.
 fn one_line(text: &str, room: usize) -> Line<'static> {
     let rows = wrap(text, room, false);
     let has_more = rows.len() > 1;

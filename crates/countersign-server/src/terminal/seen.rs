@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// Rows seen at one size.
+/// Rows of the card that have been visible since its area has had the current size.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Columns and rows of the card's area.
@@ -14,7 +14,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Records the rows that a drawing showed.
+    /// Records that a drawing showed the rows in `visible`, out of `rows` rows of the card.
     pub fn note(&mut self, size: (u16, u16), rows: usize, visible: Range<usize>) {
         if self.size != size || self.rows.len() != rows {
             self.size = size;

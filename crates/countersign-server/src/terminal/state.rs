@@ -33,7 +33,7 @@ pub struct Inbox {
     pub scroll: usize,
     /// Current meaning of the keys.
     pub mode: Mode,
-    /// Last message.
+    /// Message above the key hints, until the next key.
     pub message: Option<Message>,
     /// Reason why the server cannot be reached; `None` while it can be.
     pub lost: Option<String>,
@@ -46,7 +46,7 @@ pub struct Inbox {
 /// An approval and the time at which it was read.
 pub struct Listed {
     pub approval: ApprovalView,
-    /// True if it was loaded on its own, with more details than a list has.
+    /// True if the approval was loaded on its own, with more details than in a list.
     pub is_whole: bool,
     read_at: Instant,
 }
@@ -60,11 +60,11 @@ pub enum Mode {
     Help,
     /// Type a comment.
     Comment,
-    /// Confirm the approval of a grave call; with the question.
+    /// Confirm the approval of a risky call; holds the question.
     Confirm(String),
 }
 
-/// Message in the last line.
+/// Message above the key hints.
 pub struct Message {
     /// Text, already escaped.
     pub text: String,
@@ -75,7 +75,7 @@ pub struct Message {
 /// Draft of a decision on one approval.
 #[derive(Default)]
 pub struct Draft {
-    /// Positions of the calls to deny.
+    /// Positions of the calls to deny. All positions count from 1.
     pub denied: Vec<u8>,
     /// Edited arguments by position.
     pub edits: BTreeMap<u8, Arguments>,
@@ -135,7 +135,7 @@ impl Inbox {
         }
     }
 
-    /// Adds the full details of the selected approval.
+    /// Replaces a listed approval with `approval`, which has the full details.
     pub fn complete(&mut self, approval: ApprovalView, now: Instant) {
         let found = self
             .listed
@@ -242,12 +242,13 @@ impl Inbox {
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// Returns true if the card has only just appeared on its own.
+    /// Returns true if the card appeared on its own less than `LOOK_FIRST` ago.
     pub fn is_new(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.came_at) < LOOK_FIRST
     }
 
-    /// Returns the decision of the draft, or `None` while a row of the card has not been on the screen.
+    /// Returns the decision to approve, with the draft's denials and edits. `None` until every row of the card was on
+    /// the screen.
     pub fn approving(&self) -> Option<Deciding> {
         if !self.seen.is_whole() {
             return None;
@@ -287,7 +288,7 @@ impl Inbox {
         deciding
     }
 
-    /// Sets the message in the last line.
+    /// Sets the message above the key hints.
     pub fn say(&mut self, text: impl Into<String>) {
         self.message = Some(Message {
             text: text.into(),
@@ -295,7 +296,7 @@ impl Inbox {
         });
     }
 
-    /// Sets an error message in the last line.
+    /// Sets an error message above the key hints.
     pub fn complain(&mut self, text: impl Into<String>) {
         self.message = Some(Message {
             text: text.into(),
@@ -322,7 +323,7 @@ impl Draft {
 }
 
 impl Listed {
-    /// Returns the store's time, advanced since it was read.
+    /// Estimates the store's current time: its time when the approval was read, plus the time since then.
     pub fn now(&self, now: Instant) -> Time {
         let since = now.saturating_duration_since(self.read_at);
         self.approval.now.0.plus(since)

@@ -1,7 +1,8 @@
 //! Converts the text of a card to styled lines that fit a width.
 //!
 //! Input: text with escape sequences from `output::style` and with marked foreign text. Output: the rows of
-//! `output::layout` without any escape sequence: those that are not ours lose their escape character (X15).
+//! `output::layout`, with styles instead of escape sequences. Sequences other than styles lose their escape character
+//! and become plain text (X15).
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -32,7 +33,7 @@ pub fn line(text: &str, has_colors: bool) -> Line<'static> {
 
 enum Piece<'t> {
     Text(&'t str),
-    /// The parameters of an SGR sequence.
+    /// Parameters of an SGR sequence, which sets a style or colour.
     Style(&'t str),
 }
 
@@ -52,7 +53,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
                 found.push(Piece::Style(codes));
                 after
             }
-            // Not one of ours: drop the escape character and keep the rest as plain text.
+            // Not a style sequence: drop the escape character and keep the rest as plain text.
             None => after,
         };
     }

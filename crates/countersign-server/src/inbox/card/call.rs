@@ -39,7 +39,7 @@ pub struct CallCard {
     /// Which values the person stated. `None` if there are no values, or a person edited them.
     pub verdict: Option<Verdict>,
     pub values: Values,
-    /// Snapshot of what the call would change. `None` if there is none or it is too long for the list.
+    /// Snapshot of what the call would change. `None` if there is none or it is too long for this card.
     pub before: Option<BeforeCard>,
     /// True if there is a snapshot that this card does not show.
     #[serde(skip)]
@@ -149,13 +149,13 @@ impl CallCard {
 }
 
 impl CallCard {
-    /// Returns true if something about the call is neither on the card nor can be expanded there.
+    /// Returns true if something about the call is not on the card and cannot be expanded there.
     pub fn is_partial(&self) -> bool {
         self.values.is_partial || self.lacks_before
     }
 }
 
-/// Returns the values that the call would change, or those that the approver edited.
+/// Returns the values that the call would change or, if the approver edited the arguments, the edited values.
 fn changes(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Vec<ChangeView> {
     match call.original {
         Some(_) => before::edits(call, &Secrecy::of(call, drawing.policy, &approval.salt)),

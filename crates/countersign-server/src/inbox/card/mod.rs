@@ -57,9 +57,9 @@ pub struct Card {
     pub state: &'static str,
     /// The decision in words; for a batch, how many of its calls were approved.
     pub decided: String,
-    /// Outcomes of the calls, if not all succeeded.
+    /// Results of the calls, if not all succeeded.
     pub rest: String,
-    /// Outcome of the approval in words.
+    /// Decision and results in words, on one label.
     pub label: String,
     /// CSS class of the label.
     pub tone: &'static str,

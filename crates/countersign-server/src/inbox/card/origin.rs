@@ -25,7 +25,7 @@ pub struct Verdict {
 }
 
 impl Marked {
-    /// Creates the mark of a value; `voucher` is who vouches for the conversation.
+    /// Creates the mark of a value; `voucher` tells whether the gate or the agent supplied the conversation.
     pub fn new(mark: &Mark, voucher: Voucher) -> Marked {
         let is_plain = matches!(mark, Mark::Invented { agent_said_it: false });
         Marked {
@@ -35,7 +35,7 @@ impl Marked {
         }
     }
 
-    /// Notes that the mark concerns a name in the value's path, if `name` is given.
+    /// Adds to the mark that it concerns an object key on the path to the value, if `name` names one.
     pub fn about(mut self, name: Option<&str>) -> Marked {
         if let Some(name) = name {
             let why = self.hint.as_deref().unwrap_or("nobody stated it");

@@ -15,13 +15,14 @@ use serde::Serialize;
 use super::origin::Marked;
 use crate::view::ChangeView;
 
-/// Longer texts are shown on a single line with escaped line breaks.
+/// Texts with more lines are shown on a single line with escaped line breaks.
 const MOST_LINES: usize = 40;
 /// Characters shown of a cut value whose full text can be expanded.
 const HEAD_CHARS: usize = 300;
 /// Longest previous value, in characters.
 const WAS_CHARS: usize = 300;
-/// More consecutive empty lines than this could push later text out of sight.
+/// Texts with more consecutive empty lines are shown on a single line, because the gap could push later text out of
+/// sight.
 const MOST_EMPTY_LINES: usize = 2;
 
 /// How much of the arguments a card shows.
@@ -71,7 +72,7 @@ pub struct CardValue {
     pub warnings: Vec<String>,
     /// Provenance, if it was traced.
     pub mark: Option<Marked>,
-    /// Previous value, if different: the current one in the world, or the proposed one if a person edited it.
+    /// Previous value, if different: the current one in the external system, or the proposed one if a person edited it.
     pub was: Option<String>,
 }
 
@@ -91,7 +92,7 @@ pub struct Values {
     pub gone: Vec<RemovedValue>,
 }
 
-/// Removed value.
+/// Value that the call, or a person's edit of it, removes.
 #[derive(Debug, Serialize)]
 pub struct RemovedValue {
     pub name: String,
@@ -99,7 +100,7 @@ pub struct RemovedValue {
 }
 
 impl Values {
-    /// Adds the previous values.
+    /// Adds the previous values from `changes`, except those of secrets.
     pub fn with_changes(mut self, changes: &[ChangeView]) -> Values {
         for change in changes {
             let pointer = escape(&change.pointer);
@@ -121,7 +122,7 @@ impl Values {
     }
 }
 
-/// Converts rows of `arguments` to shown values. Those that the person did not state come first.
+/// Converts rows of `arguments` to values for the card. Values that the person did not state come first.
 pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, measure: Measure) -> Values {
     if let Some(marks) = marks {
         marks.loudest_first(&mut rows);
@@ -153,7 +154,8 @@ pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, m
     }
 }
 
-/// Returns true if the row's own text is not used: it is too long, or is better shown on several lines.
+/// Returns true if the value has to be shown from the arguments, because the row's text is cut, too long, or contains
+/// escaped line breaks.
 fn needs_text(row: &Row, measure: Measure) -> bool {
     !row.hidden && (row.clipped || row.value.len() > measure.chars || row.value.contains("\\u{a}"))
 }

@@ -25,7 +25,7 @@ const NEWEST: usize = 2_000;
 /// Reading also stops once the approvals read have this many bytes of arguments and results.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// Renders the page.
+/// Renders the statistics page.
 pub async fn show(State(app): State<App>, SignedIn(caller): SignedIn) -> Response {
     draw(&app, &caller)
         .await

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::count::{Span, Tool, percent, show_time};
 
-/// Size of the plot area.
+/// Size of the plot area, in SVG units.
 const WIDTH: usize = 640;
 const HEIGHT: usize = 160;
 /// Height of the axis labels below.
@@ -181,7 +181,7 @@ fn total(span: &Span) -> usize {
     span.approved + span.denied + span.expired
 }
 
-/// Rounds up to an even number that reads well on an axis.
+/// Rounds up to a number that reads well on an axis and can be halved. Numbers above 10,000 are returned unchanged.
 fn rounded_up(most: usize) -> usize {
     let steps = [2, 4, 10, 20, 40, 100, 200, 400, 1_000, 2_000, 4_000, 10_000];
     steps.into_iter().find(|step| *step >= most).unwrap_or(most)
