@@ -78,9 +78,9 @@ impl Gateway {
         }
     }
 
-    /// Returns true if a repeated call may get the answer of an existing approval for the same call: one of its own
-    /// session, or any one if the server is stateless. A call that a dead process had started is also joined, so that
-    /// its outcome is reported and nobody is asked again.
+    /// Returns true if a repeated call may be answered from an existing approval of the same call. The approval has to
+    /// be of the same session, unless the server is stateless. A call that a dead process had started is also joined,
+    /// so that its outcome is reported and nobody is asked again.
     pub(super) async fn may_join(
         &self,
         request: &ToolCallRequest,
@@ -94,15 +94,15 @@ impl Gateway {
         Ok(has_started && self.standing(approval).await? != Standing::Alive)
     }
 
-    /// Waits until an approved call may run here: at once if it is our own, otherwise when the gateway it was proposed
-    /// to is dead. Returns false if the call is no longer open.
+    /// Waits until an approved call may run here: at once if it was proposed to this gateway, otherwise when the lease
+    /// of its gateway has lapsed. Returns false if the call is no longer open.
     pub(super) async fn may_run(&self, approval: &SharedApproval) -> bool {
         if self.lease.own_server(approval.session.as_ref()).is_some() {
             return true;
         }
         loop {
             match self.standing(approval).await {
-                // Acting early does no harm: the store starts a call only once.
+                // Acting before the gateway is surely dead does no harm: the store starts a call only once.
                 Ok(Standing::Silent | Standing::Dead) => return true,
                 Ok(Standing::Alive) => {}
                 Err(error) => tracing::warn!(id = %approval.id, "cannot see whose it is: {error}"),

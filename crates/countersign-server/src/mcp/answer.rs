@@ -37,7 +37,7 @@ pub fn speaks_for_us(result: &[u8]) -> bool {
         return false;
     }
     let Ok([meta, task, own]) = pick(result, ["_meta", "task", "taskId"]) else {
-        // Written in another case, which some parsers take for the same.
+        // A name is repeated or written in another case, so some parser may find a name of ours there.
         return result.trim_ascii_start().starts_with(b"{");
     };
     let named = meta
@@ -91,8 +91,9 @@ impl Form {
         wire::result(&self.id, &result)
     }
 
-    /// Returns an answer with a text for the model and the same as data for programs. If the tool has an output schema
-    /// it is an error, because a client that validates results would reject anything else.
+    /// Returns the answer to a call that is not over: a text for the model and the same as data for programs. If the
+    /// tool has an output schema, the answer is an error, because a client that validates results would reject anything
+    /// else.
     fn open(&self, text: &str, data: &str) -> OneLine {
         let meta = format!(",\"_meta\":{{\"{META}\":{data}}}");
         match self.has_schema {
@@ -197,7 +198,7 @@ impl Form {
 fn note(approval: &Approval, call: &Call) -> Option<String> {
     let decision = approval.decision.as_ref();
     let comment = decision.and_then(|decision| decision.comment.as_deref());
-    // The client knows what it sent and what the tool answered, but not what a person entered as a secret.
+    // Hides only secrets that a person entered: the client knows its own arguments and the tool's answer.
     let secrecy = Secrecy::of(call, &Policy::empty(), &approval.salt);
     let comment = comment.map(|comment| {
         let comment = secrecy.text(comment);

@@ -69,7 +69,7 @@ impl Seen {
         lock(&self.asked).remove(id);
     }
 
-    /// Keeps an answer that is forwarded to the client.
+    /// Adds an answer that is forwarded to the client to the history, if its request is registered.
     pub fn answered(&self, id: &Id, frame: &Frame) {
         let Some(asked) = lock(&self.asked).remove(id) else {
             return;
@@ -81,7 +81,7 @@ impl Seen {
         }
     }
 
-    /// Keeps a result.
+    /// Adds a result to the history, which may drop the oldest ones. Results larger than [`LARGEST`] are left out.
     pub fn saw(&self, asked: AwaitedAnswer, result: &[u8]) {
         if result.len() <= LARGEST {
             self.keep(asked, result, texts(result));

@@ -35,9 +35,9 @@ pub struct Question {
 /// The answer of the person at the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElicitationAnswer {
-    /// Yes.
+    /// The person allows the call.
     Allow,
-    /// No, perhaps with a reason.
+    /// The person denies the call, perhaps with a reason.
     Deny(Option<String>),
     /// No decision: cancelled, unreadable or too fast.
     Nothing,
@@ -120,7 +120,7 @@ impl Relay {
         self.decide(approval, question.card.clone(), said).await;
     }
 
-    /// Records the answer to a question that showed this card.
+    /// Records the decision in an answer. `card` is the card that the question showed.
     pub(super) async fn decide(&self, approval: &Approval, card: WholeCard, said: ElicitationAnswer) {
         let (verdict, comment) = match said {
             ElicitationAnswer::Allow => (Verdict::Approve, None),

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::frame::{Id, Unreadable};
 
-/// How many bytes are searched for ids.
+/// Number of bytes kept and searched for ids.
 const LOOKED_AT: usize = 1024 * 1024;
 /// Maximum number of ids collected.
 const MOST_IDS: usize = 4;

@@ -111,7 +111,7 @@ async fn ask_about_client_call(relay: &Arc<Relay>, in_flight: &InFlightCall) -> 
         pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
     let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
     let name = name.ok_or("`tool_name` is missing")?;
-    // A name with a server in front is a call that the gateway itself would run.
+    // A name with a slash, `SERVER/TOOL`, is a call that the gateway itself would run.
     if name.contains('/') {
         return Err("`tool_name` is a tool of the client's own, without `/`".to_owned());
     }

@@ -16,7 +16,7 @@ const PROTOCOL: &str = "io.modelcontextprotocol/";
 /// card, and a server could take them for a part of what was approved.
 const PROTOCOL_MEMBERS: [&str; 4] = ["protocolVersion", "clientInfo", "clientCapabilities", "logLevel"];
 
-/// A tool call.
+/// A tool call, read from a client's request.
 #[derive(Clone, Debug)]
 pub struct ToolCall {
     /// The whole message.

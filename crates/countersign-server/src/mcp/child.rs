@@ -53,7 +53,7 @@ pub struct Limit {
 }
 
 impl Default for Limit {
-    /// Unlimited.
+    /// Sets no limit.
     fn default() -> Limit {
         Limit::bytes(u64::MAX)
     }
@@ -121,7 +121,7 @@ pub struct Launch {
 /// Sends messages to the process's standard input.
 struct Input {
     messages: mpsc::WeakSender<OneLine>,
-    /// The folder of the process, which is ours, and those that its command names.
+    /// Working folder of the process, which is ours, and the folders that its command names.
     folders: StartFolders,
 }
 

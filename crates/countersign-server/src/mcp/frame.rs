@@ -21,34 +21,33 @@ use super::one_line::OneLine;
 
 /// Maximum size of a message in bytes.
 pub const LONGEST: usize = 256 * 1024 * 1024;
-/// Maximum nesting depth. Recursive parsers give up before that.
+/// Maximum nesting depth. Many parsers, being recursive, accept less.
 const DEEPEST: usize = 512;
 /// Largest whole number that every parser reads exactly; doubles round some larger ones.
 const LARGEST_ID: i64 = (1 << 53) - 1;
 
-/// A message.
+/// A JSON-RPC message, and where its members are.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// All bytes of the message, as shown, stored and sent.
     pub line: OneLine,
     /// Request, notification or response.
     pub kind: Kind,
-    /// Range of the id.
+    /// Byte range of the id in `line`.
     pub id: Option<Range<usize>>,
-    /// Range of the parameters.
+    /// Byte range of the parameters in `line`.
     pub params: Option<Range<usize>>,
-    /// Range of the result.
+    /// Byte range of the result in `line`.
     pub result: Option<Range<usize>>,
-    /// Range of the error.
+    /// Byte range of the error in `line`.
     pub error: Option<Range<usize>>,
 }
 
-/// Kind of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message that wants a response.
     Request {
-        /// The request id.
+        /// The request id, which the response repeats.
         id: Id,
         /// The method's name.
         method: String,
@@ -205,7 +204,7 @@ fn strictly(bytes: &[u8]) -> Result<(), Unreadable> {
     };
     json::check_message(bytes, limits).map_err(|malformed| {
         let reason = malformed.reason.to_string();
-        // Drop the hints, which are about arguments.
+        // The lines after the first are hints about arguments, which do not apply to a message.
         let reason = reason.lines().next().unwrap_or_default();
         Unreadable(format!("{reason} at byte {}", malformed.at))
     })

@@ -49,9 +49,9 @@ pub struct Gateway {
     pub gate: Gate,
     /// Tenant of all calls.
     pub tenant: Tenant,
-    /// Identifies this set of servers, started the same way, so that a restart finds its own open calls.
+    /// Run name of this set of servers, started the same way, by which a restarted gateway finds its open calls.
     pub run: Run,
-    /// Run of each server, by name; independent of the other servers.
+    /// Run name of each server, by the server's name; the other servers do not change it.
     pub(super) runs: HashMap<String, Run>,
     /// Names of stateless servers: calls that a dead gateway left open for them run here.
     pub(super) resumed: Vec<String>,
@@ -73,15 +73,14 @@ pub struct Gateway {
     proposing: Mutex<HashMap<CallKey, Weak<ProposalLock>>>,
 }
 
-/// Two calls are the same if agent, tool and argument bytes are equal.
+/// Key of a lock: the agent, the tool's qualified name and the argument bytes.
 type CallKey = (Agent, String, Arc<[u8]>);
-/// Lock held while one call is proposed.
+/// Lock held while a call is proposed, so that an equal call waits.
 type ProposalLock = tokio::sync::Mutex<()>;
 
 /// A call request, as it is submitted to the gate.
 #[derive(Clone)]
 pub struct ToolCallRequest {
-    /// The agent.
     pub agent: Agent,
     /// Credential of the agent.
     pub requester: Person,
@@ -95,7 +94,8 @@ pub struct ToolCallRequest {
     pub arguments: Arc<[u8]>,
     /// The hash of the tool's definition.
     pub definition: Option<Hash>,
-    /// The folder that the call runs in, with the links in its arguments, if that is on this machine.
+    /// The folder that the call runs in, and where the links in its arguments lead; `None` if the server is on another
+    /// machine or links cannot change the ruling.
     pub working_folder: Option<Arc<WorkingFolder>>,
     /// Earlier answers to this client.
     pub seen: Arc<Seen>,
@@ -104,7 +104,7 @@ pub struct ToolCallRequest {
 /// A call request with its working folder, and whether the policy holds it. The gate rules again on submission.
 pub struct LocatedCall {
     pub request: ToolCallRequest,
-    /// Whether the policy holds the call; `None` if that takes too long to find out beforehand.
+    /// Whether the policy holds the call; `None` if the policy is too slow for this call to be evaluated beforehand.
     is_held: Option<bool>,
 }
 
@@ -153,7 +153,7 @@ impl Gateway {
         }
     }
 
-    /// Sets the run of each server, and which servers are stateless.
+    /// Sets the run name of each server, by the server's name, and the names of stateless servers.
     pub fn with_runs(self, runs: HashMap<String, Run>, resumed: Vec<String>) -> Gateway {
         Gateway {
             runs,
@@ -162,7 +162,7 @@ impl Gateway {
         }
     }
 
-    /// Returns the run that a call belongs to, by the tool's qualified name.
+    /// Returns the run name that a call belongs to, by the tool's qualified name.
     pub(super) fn run_of(&self, tool: &str) -> &Run {
         let server = tool.split_once('/').map(|(server, _)| server);
         server
@@ -170,14 +170,14 @@ impl Gateway {
             .unwrap_or(&self.run)
     }
 
-    /// Returns all runs that calls may belong to, each once.
+    /// Returns all run names that calls may belong to, each once.
     pub(super) fn all_runs(&self) -> Vec<&Run> {
         let mut all = vec![&self.run];
         all.extend(self.runs.values().filter(|run| **run != self.run));
         all
     }
 
-    /// Returns true if an approval was proposed by this gateway or an earlier run of it.
+    /// Returns true if an approval was proposed by this gateway, now or before it was restarted.
     pub fn is_of_ours(&self, approval: &Approval) -> bool {
         let tool = approval.calls.first().map_or("", |call| call.tool.as_str());
         approval.run.as_ref() == Some(self.run_of(tool))
@@ -195,7 +195,7 @@ impl Gateway {
         match self.find_same(&request).await? {
             Some(same) => Ok(Disposition::Held(same)),
             None => {
-                // The gateway itself forwarded what tools answered, so it counts as heard.
+                // The gateway itself forwarded these answers, so it vouches for the conversation.
                 let conversation = request
                     .seen
                     .conversation()
@@ -205,9 +205,9 @@ impl Gateway {
         }
     }
 
-    /// Follows the links in the arguments of a call that runs in these folders, and asks the policy once whether the call
-    /// would be held. A call that passes and names no places is left as it is. Returns why the call cannot be proposed if
-    /// its links do not fit on a card.
+    /// Follows the symbolic links in the arguments of a call that runs in `folders`, and asks the policy once whether
+    /// the call would be held. Links are not followed if the call passes and the ruling cannot depend on them. Returns
+    /// an error, which says why the call cannot be proposed, if its links do not fit on a card.
     pub async fn located(
         &self,
         request: ToolCallRequest,
@@ -215,7 +215,7 @@ impl Gateway {
     ) -> Result<LocatedCall, String> {
         let policy = self.gate.policy();
         let is_slow = policy.is_slow(&request.tool, request.arguments.len());
-        // Without places, where links lead makes no call that passes a held one.
+        // If the policy compares no paths of this tool, links cannot change the ruling.
         let is_held = match is_slow || policy.compares_places(&request.tool) {
             true => None,
             false => Some(self.holds(&request)),
@@ -231,7 +231,7 @@ impl Gateway {
         Ok(LocatedCall { request, is_held })
     }
 
-    /// Adds the working folder and the links to a request.
+    /// Adds the working folder, and where the links in the arguments lead, to a request.
     async fn followed(
         &self,
         request: ToolCallRequest,
@@ -383,7 +383,7 @@ impl Gateway {
             let ending = gateway.stopping.clone();
             let released = async {
                 let approval = gateway.released(id).await?;
-                // A start must not be on record while the call cannot be sent.
+                // The start must not be recorded before the call can be sent.
                 let greeted = gateway.upstreams.wait_for_handshake(id);
                 let _ = tokio::time::timeout(approval.start_within, greeted).await;
                 gateway.may_run(&approval).await.then_some(approval)
@@ -484,7 +484,8 @@ pub fn is_same(request: &ToolCallRequest, approval: &Approval) -> bool {
         && approval.erased_at.is_none()
 }
 
-/// Returns true if there is a decision or one can still come. Undecided calls that ended may be proposed again.
+/// Returns true if the approval was decided or is pending. Otherwise, or if the call was not started in time or a
+/// restored backup voided it, the same call may be proposed again.
 fn was_decided_or_waits(approval: &Approval) -> bool {
     let is_stale = approval
         .calls

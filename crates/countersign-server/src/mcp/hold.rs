@@ -93,7 +93,7 @@ impl Relay {
             waited = self.wait_finished(in_flight, approval.id, LONGEST_QUESTION) => return waited,
             () = self.ask(in_flight, approval, question) => {}
         }
-        // If the elicitation decided, the call is about to end. Otherwise treat the client as one that cannot be asked.
+        // If the elicitation decided, the call ends soon. If it did not, only the rest of the usual hold time is left.
         let left = self.holds_for().saturating_sub(began.elapsed()).max(JUST_DECIDED);
         self.wait_finished(in_flight, approval.id, left).await
     }

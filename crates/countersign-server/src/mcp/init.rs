@@ -279,7 +279,8 @@ fn entry(server: &str, tool: &str, trusts: bool) -> String {
     text
 }
 
-/// Returns the arguments that by their names may be paths. Comparing too many of them only holds more calls.
+/// Returns the arguments that may be paths, judging by their names. Suggesting one too many is safe: more calls are
+/// held.
 fn places(input: Option<&RawValue>) -> Vec<String> {
     let schema = input.and_then(|input| serde_json::from_str::<serde_json::Value>(input.get()).ok());
     let properties = schema

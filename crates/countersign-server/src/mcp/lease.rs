@@ -30,7 +30,7 @@ const ALIVE: &str = "alive";
 /// Body of the lease of a gateway that has ended.
 const ENDED: &[u8] = b"ended";
 
-/// The lease of this gateway, and when leases of others were found lapsed.
+/// The lease of this gateway, and what it knows about other gateways' leases.
 pub struct Lease {
     owner: String,
     length: Duration,
@@ -72,7 +72,7 @@ impl Lease {
             record::wait_for_others(async || self.other(store, tenant).await, another_policy).await?;
         }
         self.beat(store, tenant).await?;
-        // A gateway that started at the same moment is visible now, to both.
+        // If another gateway started at the same moment, each of the two sees the other's lease now.
         if change == Change::Refuse && self.other(store, tenant).await?.is_some() {
             self.leave(store, tenant).await?;
             return Err(another_policy());

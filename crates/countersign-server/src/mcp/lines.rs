@@ -103,7 +103,7 @@ pub async fn write_all(mut messages: mpsc::Receiver<OneLine>, mut sink: impl Asy
         if message.is_empty() {
             continue;
         }
-        // The message may have waited behind a server that does not read, until its time limit was over.
+        // The time limit of the message may have passed while the server did not read its input.
         if !message.is_in_time() {
             continue;
         }

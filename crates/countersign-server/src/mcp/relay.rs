@@ -124,7 +124,7 @@ pub struct Who {
     pub agent: Agent,
     /// Whether `agent` is certain; otherwise the name that the client gives itself is preferred.
     pub is_named: bool,
-    /// The credential.
+    /// Credential of the caller.
     pub requester: Person,
     /// Person the caller acts for.
     pub on_behalf_of: Option<Person>,
@@ -201,7 +201,8 @@ impl Relay {
                     Some(frame.line)
                 }
                 "server/discover" => {
-                    // A tool list that is still open under this id has to be extended all the same.
+                    // If a tool list was requested under the same id, keep its entry: that answer has to be extended,
+                    // too.
                     lock(&self.lists).entry(id.clone()).or_insert(Adds::Tasks);
                     Some(frame.line)
                 }
@@ -277,7 +278,8 @@ impl Relay {
             // An error about an unreadable message names no request.
             Kind::Response { id } if id.as_json() == "null" => {}
             Kind::Response { id } => {
-                // Some clients take `"1"` for an answer to 1, and would then read a tool list that we did not check.
+                // The id has to be exact: some clients take `"1"` for 1, and would then read a tool list that we did
+                // not check.
                 let Some(others) = lock(&self.forwarded).take_one(id) else {
                     let name = &self.server.name;
                     output::print_to_stderr(&format!(

@@ -36,7 +36,7 @@ const WHOSE: &str = "";
 pub const STARTED_AGAIN: &str = "not sent: the server had ended and was started again, so what it kept in memory is gone; make the \
                              call again if it still makes sense";
 
-/// A server process: its relay and its output.
+/// A server process, one of those started in turn: its relay and its output.
 pub type Incarnation = (Arc<Relay>, Lines<Output>);
 
 /// A server that is restarted when it ends.
@@ -110,7 +110,8 @@ impl Restarting {
         }
     }
 
-    /// Reads one process after another, until the first one ends before it was ready or no further one is needed.
+    /// Reads the output of one process after another. Ends if the first process ends before it was ready, or if no
+    /// further process is needed.
     pub async fn hear(
         self: Arc<Self>,
         mut incarnations: mpsc::UnboundedReceiver<Incarnation>,

@@ -32,13 +32,13 @@ const QUESTION: &str = "countersign";
 
 /// Next step for a held call.
 pub enum Round {
-    /// Any answer is recorded: wait for the end.
+    /// Wait for the decision: there is nothing to ask, or the answer was recorded.
     Wait,
     /// The call is answered with this.
     Answer(OneLine),
 }
 
-/// Returns true if a state is one of ours.
+/// Returns true if a `requestState` was issued by the gateway.
 pub fn is_ours(state: &str) -> bool {
     state.starts_with(PREFIX)
 }
@@ -78,7 +78,7 @@ impl Relay {
     ) -> Result<Round, StoreError> {
         let store = self.gateway.gate.store();
         let taken = store.take_entry(Kind::Setting, &key(state)).await?;
-        // INVARIANT: the call is the one the question was about: the gate found it by its caller and its bytes.
+        // INVARIANT: the question was about this call, because the approval was found by the call's caller and bytes.
         let kept = taken.as_ref().and_then(card_in_entry);
         let Some((card, began)) = kept.filter(|(card, _)| *card == WholeCard::shown(approval)) else {
             let problem = "this `requestState` was used before";

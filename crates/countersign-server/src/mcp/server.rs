@@ -100,7 +100,7 @@ impl From<RequestError> for Lost {
 /// Makes the parameters of a page of a listing from its cursor, which is JSON.
 pub type Params<'p> = dyn Fn(Option<&str>) -> String + Send + Sync + 'p;
 
-/// A complete list.
+/// All pages of a list.
 #[derive(Debug, Default)]
 pub struct Pages {
     /// The listed items, as the server wrote them.
@@ -193,7 +193,6 @@ impl Server {
         lock(&self.own).clear();
     }
 
-    /// Returns true if the server is gone.
     pub fn is_gone(&self) -> bool {
         *self.stage.borrow() == Stage::Gone
     }
@@ -327,7 +326,7 @@ impl Server {
                 let listed: Option<Vec<_>> = pages.items.iter().map(|tool| definition(tool)).collect();
                 match listed.filter(|listed| !listed.iter().any(|(name, _)| builtin_tools::is_own(name))) {
                     Some(listed) => self.tools.replace(listed, began),
-                    // The client does not get such a list either.
+                    // The list has an unreadable tool or the name of a built-in one. It is not shown to the client either.
                     None => self.tools.not_listed(),
                 }
                 Ok(pages)

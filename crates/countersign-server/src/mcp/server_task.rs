@@ -17,7 +17,7 @@ use super::upstreams::{ERROR, Origin, outcome, outcome_of};
 
 /// Outcome of a call whose task was cancelled.
 pub const CANCELLED: &str = "the server's task was cancelled";
-/// Limits of the polling interval, whatever the server suggests.
+/// Lower and upper limit of the polling interval, whatever the server suggests.
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(10);
 /// Number of failed polls, in total, after which the outcome is unknown.

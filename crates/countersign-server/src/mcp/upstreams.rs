@@ -214,11 +214,11 @@ async fn run(permit: &Permit, origin: &Origin, is_one_of_several: bool) -> Ran {
         return not_sent("the tool has no server");
     };
     let limit = permit.time_limit();
-    // The gate would call the outcome unknown at its deadline, although nothing was sent.
+    // Give up before the gate's deadline, at which the outcome would count as unknown although nothing was sent.
     let left = limit.left().unwrap_or_default().saturating_sub(BEFORE_THE_GATE);
     let prepared = tokio::time::timeout(left, async {
         let is_ready = server.ready().await;
-        // Check as late as possible: the approval was for the tool as it was defined then.
+        // Fetch the list as late as possible, to compare the tool with its definition at the time of the approval.
         match is_ready {
             true => Some(server.list_tools(&|cursor| server.listing(cursor)).await),
             false => None,
@@ -229,7 +229,8 @@ async fn run(permit: &Permit, origin: &Origin, is_one_of_several: bool) -> Ran {
         Ok(None) => return not_sent("the server is gone"),
         Ok(Some(Err(lost))) if origin.definition.is_some() => return not_sent(&lost.why()),
         Ok(Some(Err(_))) => {}
-        // Of several servers, one whose list is ambiguous offers no tools. A single one may list others twice (X42).
+        // One of several servers offers no tools if its list is ambiguous. For a single server, only the called tool
+        // matters (X42).
         Ok(Some(Ok(pages))) => {
             let found = match is_one_of_several {
                 true => collision(&pages.items),

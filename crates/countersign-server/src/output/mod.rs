@@ -36,7 +36,7 @@ use layout::{Layout, lay};
 
 pub use foreign::once;
 
-/// Output of a command.
+/// Standard output and standard error of a command, for people or as JSON.
 pub struct Output {
     /// True if results are printed as JSON.
     pub is_json: bool,
@@ -49,7 +49,7 @@ pub struct Output {
     other_rows: usize,
 }
 
-/// Size of a terminal.
+/// Size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     pub rows: usize,

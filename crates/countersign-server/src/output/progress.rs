@@ -14,7 +14,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Creates a bar.
+    /// Creates a bar that is not drawn yet.
     pub fn new(is_wanted: bool) -> Bar {
         let is_seen = is_wanted && std::io::stderr().is_terminal();
         Bar {
@@ -22,7 +22,7 @@ impl Bar {
         }
     }
 
-    /// Redraws the bar.
+    /// Redraws the bar, unless that was done less than `EVERY` ago.
     pub fn show(&self, done: u64, total: u64) {
         let Some(drawn_at) = &self.drawn_at else { return };
         let mut drawn_at = drawn_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -198,7 +198,7 @@ impl Endpoint {
         if caller.tenant != self.gateway.tenant {
             return Err(Box::new(unauthorized()));
         }
-        // The person at the client is the one the token acts for, if it names one.
+        // The person at the client is the person that the token acts for, if it names one.
         let decider = match &caller.person {
             None => None,
             Some(person) => {
@@ -334,7 +334,8 @@ impl Followed for Arc<Endpoint> {
     }
 }
 
-/// Returns a repeated header that must have one value. The gateway and the server could each act on another one.
+/// Returns the name of a repeated header that may have only one value. Of two values, the gateway could act on one and
+/// the server on the other.
 fn repeated(headers: &HeaderMap) -> Option<&HeaderName> {
     let counts = |name: &HeaderName| {
         name.as_str().starts_with("mcp-")
@@ -368,7 +369,7 @@ fn check_host_and_origin(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<()
     }
 }
 
-/// Disposition of a client's message: forward it to the server, or return this response.
+/// What becomes of a client's message: it is forwarded to the server, or answered with this response.
 pub(super) enum Passed<T = OneLine> {
     On(T),
     Answered(Response),
@@ -382,7 +383,7 @@ pub(super) async fn through(relay: &Arc<Relay>, read: Read, alias: Option<Arc<Al
     await_ruling(next, messages, alias).await
 }
 
-/// Awaits a message's ruling; `messages` receives everything that is sent to the client meanwhile.
+/// Awaits the ruling on a message; `messages` yields everything that is sent to the client meanwhile.
 pub(super) async fn await_ruling<T: Send + 'static>(
     next: Next<T>,
     mut messages: mpsc::Receiver<OneLine>,

@@ -52,7 +52,7 @@ pub(super) struct Conversation {
     life: SharedLifecycle,
 }
 
-/// Shared by all sessions: servers that are ending, and backoff.
+/// State shared by all sessions: servers that are ending, and the backoff of restarts.
 #[derive(Clone, Default)]
 pub(super) struct SharedLifecycle {
     /// Tasks that end servers.
@@ -95,7 +95,8 @@ impl SessionServers {
         }
     }
 
-    /// Returns true if a call is held or running; such a call needs this very process.
+    /// Returns true if a call is held or running. The session must not end then, because the call belongs to this
+    /// process.
     fn has_open_calls(&self) -> bool {
         match self {
             SessionServers::One(relay, _) => relay.gateway.upstreams.has_open_calls(&relay.server),

@@ -90,14 +90,14 @@ impl Proxy {
         };
         let is_greeting = frame.as_ref().is_some_and(is_greeting);
         let session = endpoint.session(&headers, &who);
-        // The server would take the request for one of the session's real owner. After a restart of the gateway no
-        // session is known either, and clients begin a new one: a call that is held in an unknown session could run in
+        // The server would take the request for one of the client that owns the session. After a restart, the gateway
+        // knows no session and clients have to begin a new one, because a call held in an unknown session could run in
         // another one.
         if session.is_none() && headers.contains_key(SESSION) {
             return refused(StatusCode::NOT_FOUND, "there is no such session");
         }
         let ends = session.clone().filter(|_| method == Method::DELETE);
-        // Before the server ends the session: calls held in it must not run in a later one.
+        // Done before the server ends the session: calls held in it must not run in a later one.
         if let Some(relay) = &ends {
             relay.gateway.end_session(&relay.server).await;
         }
@@ -144,7 +144,7 @@ impl Proxy {
             && (opened.status < 300 || opened.status == 404)
         {
             endpoint.forget(&headers);
-            // A call that is proposed at this moment ends like the calls of a server that is gone.
+            // A call that is being proposed right now must not be sent either: the server counts as gone.
             relay.server.close();
         }
         if is_greeting {
@@ -166,7 +166,7 @@ impl Proxy {
         let relay = Arc::new(Relay::new(endpoint.gateway.clone(), server.clone(), who));
         endpoint.resume(&server);
         let heard = relay.clone();
-        // Responses to our own requests, and other messages of the server meanwhile.
+        // Reads responses to our own requests, and other messages that the server sends with them.
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 match message {

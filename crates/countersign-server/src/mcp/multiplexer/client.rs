@@ -42,7 +42,6 @@ impl ClientRequest {
         String::from_utf8_lossy(raw).into_owned()
     }
 
-    /// Sends the answer.
     pub async fn answer(&self, line: OneLine) {
         let _ = self.back.send(line).await;
     }
@@ -300,7 +299,7 @@ impl Multiplexer {
         Some((self.upstream(server)?.0, own))
     }
 
-    /// Passes a request to the relay of one server.
+    /// Passes a request to the relay of one server. Returns what to send, or the future of a ruling.
     pub(super) async fn route(
         self: &Arc<Self>,
         upstream: usize,
@@ -323,7 +322,7 @@ impl Multiplexer {
         }
         let next = found.relay.hear_client(Frame::read_line(line), &asked.back).await;
         let (switch, id) = (self.clone(), asked.id);
-        // Bind the server process now: the call goes to the process it was ruled on for, and to no other.
+        // Bind the server process now: a ruling is valid for the process that the call was meant for, and for no other.
         let routed = move |line: Option<OneLine>| match line {
             Some(line) => Some(Routed::to_one(switch, id, (upstream, found), line)),
             None => {

@@ -163,7 +163,8 @@ impl Multiplexer {
     }
 }
 
-/// Returns the client's parameters for each server, without cursor and progress token, which are ours.
+/// Returns the client's parameters to send to each server, without cursor and progress token: the merged list is one
+/// page.
 fn base(params: &[u8]) -> Vec<(String, String)> {
     let all = members(params).unwrap_or_default();
     let kept = all.into_iter().filter(|(name, _)| name != "cursor");

@@ -98,7 +98,8 @@ impl Multiplexer {
         }
     }
 
-    /// Handles a request about a task. Any relay answers for ours; a server's goes to that server.
+    /// Handles a request about a task. The first relay answers for the gateway's tasks; a server's task is passed to
+    /// that server.
     pub(super) async fn task(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let Some((task, _)) = asked.text("taskId") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no task").await;

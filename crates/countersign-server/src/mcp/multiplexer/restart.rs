@@ -84,7 +84,7 @@ impl Multiplexer {
         if let Some(child) = connection.child {
             lock(&self.children).insert(number, child);
         }
-        // The task that ends all servers has taken only the processes that existed before.
+        // The task that ends all servers may have run already, and then it does not know this process.
         if self.closing.is_cancelled() {
             if let Some(child) = self.take_child(number) {
                 let _ = child.end().await;

@@ -23,9 +23,7 @@ const OURS: &str = "countersign";
 /// A server's entry: its name and how to connect.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Name of the server.
     pub name: String,
-    /// How to connect.
     pub at: At,
     /// Whether the server is stateless, so that another process of it may run calls that were proposed to this one.
     pub resume: bool,

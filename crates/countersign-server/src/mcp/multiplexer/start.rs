@@ -157,7 +157,7 @@ async fn hear_one(switch: &Arc<Multiplexer>, number: usize, mut source: Source, 
     }
 }
 
-/// Ends all servers.
+/// Handle that ends all servers.
 pub struct Ends {
     switch: Arc<Multiplexer>,
 }

@@ -104,12 +104,10 @@ impl UpstreamRelay {
         self.owes_notice.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns the name of the server.
     pub fn name(&self) -> &str {
         &self.relay.server.name
     }
 
-    /// Returns the stage of the connection.
     pub fn stage(&self) -> Stage {
         self.stage.borrow().clone()
     }
@@ -268,7 +266,7 @@ pub enum Collision {
 }
 
 impl Collision {
-    /// Returns true if two tools have the same name, counting the built-in ones.
+    /// Returns true if two tools have the same name or a tool has the name of a built-in one.
     pub fn is_about_names(&self) -> bool {
         !matches!(self, Collision::Unreadable)
     }

@@ -193,7 +193,7 @@ impl Relay {
         });
     }
 
-    /// Records the outcome of a call that passed and is more than a read, from the server's response.
+    /// Records the outcome of a passed call from the server's response. Reads are not recorded.
     pub(super) fn passed_answered(&self, id: &Id, frame: &Frame) {
         // Most calls that pass are reads, whose results are not copied.
         let Some((call, token)) = lock(&self.passed).remove(id) else {
@@ -208,15 +208,15 @@ impl Relay {
         self.finish_passed(call, token, outcome);
     }
 
-    /// Records this outcome if the request of this id was a call that passed and is more than a read.
+    /// Records `outcome` if the request of this id was a passed call other than a read.
     pub(super) fn passed_ended(&self, id: &Id, outcome: Outcome) {
         if let Some((call, token)) = lock(&self.passed).remove(id) {
             self.finish_passed(call, token, outcome);
         }
     }
 
-    /// Records an outcome in the background, with retries. Without an outcome the call becomes unknown when it times
-    /// out.
+    /// Records an outcome in the background, with retries. If that fails, the call's outcome becomes unknown at its
+    /// time limit.
     fn finish_passed(&self, call: CallId, token: PermitToken, outcome: Outcome) {
         let gateway = self.gateway.clone();
         self.gateway.tasks.spawn(async move {
