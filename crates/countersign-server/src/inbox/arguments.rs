@@ -21,9 +21,9 @@ use crate::web::{Answer, ApiError, App};
 
 #[derive(Debug, Default, Deserialize)]
 pub struct PageQuery {
-    /// Download the exact bytes as a file.
+    /// Present if the exact bytes are wanted as a download.
     download: Option<String>,
-    /// Show the arguments as proposed, before a person edited them.
+    /// Present if the arguments are wanted as proposed, before a person edited them.
     original: Option<String>,
 }
 

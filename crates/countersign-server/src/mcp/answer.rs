@@ -67,7 +67,7 @@ fn is_our_id(id: &RawValue) -> bool {
 pub struct Form {
     /// The request's id, as JSON.
     pub id: String,
-    /// Whether results carry `resultType`.
+    /// Whether the protocol version is 2026-07-28 or later, whose results carry `resultType`.
     pub is_modern: bool,
     /// Whether the tool declares an output schema, which our own answers do not fit.
     pub has_schema: bool,

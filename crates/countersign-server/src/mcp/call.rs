@@ -39,14 +39,14 @@ pub struct ToolCall {
     pub state: Option<String>,
     /// `inputResponses`: the client's answers to the questions of an `input_required` result, as JSON.
     pub answers: Option<String>,
-    /// Whether the client asks for a task, in the earlier protocol version that has a `task` parameter.
+    /// Whether the client asks for a task with the `task` parameter, which protocol versions before 2026-07-28 have.
     pub wants_task: bool,
 }
 
 /// Protocol version, client name and capabilities in a request's `_meta`. Empty if `_meta` names no protocol version.
 #[derive(Clone, Debug, Default)]
 pub struct Says {
-    /// The protocol members of `_meta`, as JSON members without braces; `None` in the earlier versions.
+    /// The protocol members of `_meta`, as JSON members without braces; `None` in protocol versions before 2026-07-28.
     pub meta: Option<Arc<str>>,
     /// Name of the client.
     pub client: Option<String>,

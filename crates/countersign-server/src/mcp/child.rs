@@ -26,7 +26,7 @@ use crate::failure::{Exit, Failure};
 use crate::group::Group;
 use crate::links::{self, StartFolders};
 
-/// Offset that shells add to a signal's number to make an exit code.
+/// Offset that shells add to the number of the signal that ended a process, to make an exit code.
 const SIGNAL: i32 = 128;
 
 /// A running server process. Dropping this ends the process, too.

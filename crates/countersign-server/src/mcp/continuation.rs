@@ -15,7 +15,7 @@ const MOST: usize = 1000;
 #[derive(Default)]
 pub struct Continuations(Mutex<Vec<Continuation>>);
 
-/// A call together with the state that continues it.
+/// A call, and the `requestState` with which a client continues it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Continuation {
     /// The `requestState` that the client sends back.

@@ -32,7 +32,7 @@ use crate::mcp::lock;
 
 /// How many approvals are searched for the same call.
 pub const LOOKS_BACK: usize = 200;
-/// How long an answered call is remembered as answered.
+/// How long the store keeps the record that a client learned how a call ended.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a repeated call gets the result of the first one; must be shorter than `REMEMBERED`.
 const FETCHED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -40,7 +40,7 @@ const FETCHED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
 /// How long a stopping gateway retries to record outcomes that the store has not accepted.
 const LAST_TRY: Duration = Duration::from_secs(3);
-/// Delay before asking the store again after an error.
+/// Delay before a read of the store is retried after an error.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
 
 /// A gateway; there is one per process.

@@ -200,7 +200,7 @@ async fn ask(server: &Server) -> Result<Vec<Box<RawValue>>, Lost> {
             let gone = |_| Lost::Unknown("the server is gone".to_owned());
             server.send(welcome).await.map_err(gone)?;
         }
-        // A server without `initialize` speaks the later protocol version.
+        // A server without `initialize` speaks protocol version 2026-07-28 or later.
         None => server.speaks(MODERN.into()),
     }
     server.all_tools().await

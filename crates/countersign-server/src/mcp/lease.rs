@@ -27,7 +27,7 @@ const PLACE: &str = "mcp/gateway/";
 const PREFIX: &str = "mcp:";
 /// First line of the lease of a live gateway; the policy's hash and the servers' names follow, one per line.
 const ALIVE: &str = "alive";
-/// Body of the lease of a gateway that has ended.
+/// Content of the lease of a gateway that has ended.
 const ENDED: &[u8] = b"ended";
 
 /// The lease of this gateway, and what it knows about other gateways' leases.
@@ -247,7 +247,7 @@ mod tests {
         // The same policy, and another policy for another server.
         take(&store, 1, "files", Change::Refuse).await.unwrap();
         let mail = take(&store, 2, "mail", Change::Refuse).await.unwrap();
-        // Another policy for the same server, while one beats.
+        // Another policy for the same server, while a gateway with the first policy renews its lease.
         let beating = async {
             for _ in 0..10 {
                 tokio::time::sleep(LEASE / 3).await;

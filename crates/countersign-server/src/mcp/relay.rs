@@ -91,7 +91,7 @@ pub struct Relay {
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
 
-/// Kind of addition to an answer.
+/// What the gateway adds to a server's answer.
 #[derive(Clone, Copy)]
 enum Adds {
     Tools,
@@ -399,7 +399,7 @@ impl Relay {
         lock(&self.questions).insert(id, answer);
     }
 
-    /// Forgets a request of ours.
+    /// Stops waiting for the answer to a request of ours.
     pub(super) fn expects_no_more(&self, id: &Id) {
         lock(&self.questions).remove(id);
     }

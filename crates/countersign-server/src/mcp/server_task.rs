@@ -1,8 +1,8 @@
 //! Follows the task with which a server answered an approved call.
 //!
 //! Input: a server's answer. Output: the outcome of its task. The call itself was sent once. Polling a task has no
-//! effect, so failed polls are retried before the outcome counts as unknown; the earlier protocol's `tasks/result` is
-//! asked once.
+//! effect, so failed polls are retried before the outcome counts as unknown. In protocol versions before 2026-07-28,
+//! `tasks/result` is asked once instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const MOST_FAILURES: u32 = 5;
 pub struct ServerTask {
     server: Arc<Server>,
     id: String,
-    /// Protocol members of `_meta` for requests about the task, in the later protocol versions.
+    /// Protocol members of `_meta` for requests about the task, in protocol versions from 2026-07-28 on.
     meta: Option<Arc<str>>,
 }
 
@@ -109,7 +109,7 @@ impl ServerTask {
         asks.filter(|_| is_asking).map(|asks| asks.get().to_owned())
     }
 
-    /// Sends the client's answers, which are JSON.
+    /// Sends the client's answers to the questions of the task. `answers` is JSON.
     pub async fn tell(&self, answers: &str) -> Result<Frame, Lost> {
         self.ask("tasks/update", &format!(",\"inputResponses\":{answers}"))
             .await

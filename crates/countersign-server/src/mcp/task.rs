@@ -180,7 +180,7 @@ impl Relay {
             params: frame.shared(&frame.params).unwrap_or_default(),
             says: Says::read(params),
         };
-        // The later protocol version has neither `tasks/list` nor `tasks/result`.
+        // Protocol versions from 2026-07-28 on have neither `tasks/list` nor `tasks/result`.
         let is_earlier = matches!(method, "tasks/list" | "tasks/result");
         let is_list = method == "tasks/list";
         let is_for_us = is_list || ours.is_some() || self.adds_tasks();
@@ -245,7 +245,7 @@ impl Relay {
         asked.task(approval, status, &format!(",\"{member}\":{value}"))
     }
 
-    /// Returns the answer that the call itself would have got.
+    /// Returns the answer that the call would have got without a task.
     async fn ended(&self, id: ApprovalId, is_modern: bool) -> Result<Frame, super::frame::Unreadable> {
         let form = Form {
             id: "0".to_owned(),
@@ -259,7 +259,8 @@ impl Relay {
         Frame::again(self.waited(&form, waited.await).await)
     }
 
-    /// Waits for the end of a task with keepalives, and returns the answer that the call itself would have got.
+    /// Waits for the end of a task, with keepalives, and returns the answer that the call would have got without a
+    /// task.
     async fn task_result(&self, asked: &TaskRequest, id: ApprovalId, back: &Back) -> OneLine {
         let gateway = &self.gateway;
         while !back.is_closed() {

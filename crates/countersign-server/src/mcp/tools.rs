@@ -28,7 +28,7 @@ pub struct Listed {
     pub has_schema: bool,
     /// Arguments that are also sent in headers.
     pub in_headers: Arc<[InHeader]>,
-    /// Whether the tool must be called as a task, in the earlier protocol version that has them.
+    /// Whether the tool must be called as a task, with the `task` parameter of protocol versions before 2026-07-28.
     pub needs_task: bool,
 }
 
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl Tools {
-    /// Returns what is known of a tool without asking the server; `None` if the server should be asked.
+    /// Returns a tool from the cached list, or `Some(None)` if it does not exist. `None` if the server has to be asked.
     pub fn known(&self, tool: &str) -> Option<Option<Listed>> {
         let state = self.open();
         let just_failed = state.failed_at.is_some_and(|at| at.elapsed() < ASK_AGAIN);
@@ -60,7 +60,7 @@ impl Tools {
         }
     }
 
-    /// Returns a tool, if it is known.
+    /// Returns a tool from the cached list.
     pub fn get(&self, tool: &str) -> Option<Listed> {
         self.open().listed.get(tool).cloned()
     }

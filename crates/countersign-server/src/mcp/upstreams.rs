@@ -291,7 +291,7 @@ fn params(permit: &Permit, origin: &Origin, tool: &str) -> Option<String> {
     String::from_utf8(made).ok()
 }
 
-/// Returns the outcome that a response means.
+/// Converts a server's response, a result or an error, to an outcome.
 pub fn outcome(frame: &Frame) -> Outcome {
     if let Some(error) = frame.part(&frame.error) {
         let error = String::from_utf8_lossy(error);
@@ -303,7 +303,7 @@ pub fn outcome(frame: &Frame) -> Outcome {
     outcome_of(result)
 }
 
-/// Returns the outcome that a result means.
+/// Converts a tool's result to an outcome: failed if its `isError` is true.
 pub fn outcome_of(result: &[u8]) -> Outcome {
     let is_error = pick(result, ["isError"]).ok().and_then(|[is_error]| is_error);
     match is_error.is_some_and(|is_error| is_error.get() == "true") {

@@ -22,12 +22,12 @@ pub fn result(id: &str, result: &str) -> OneLine {
     OneLine::new(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
 }
 
-/// Returns a response whose result was kept as bytes.
+/// Returns a response with a result that is already JSON.
 pub fn raw_result(id: &str, result: &[u8]) -> OneLine {
     raw_member(id, "result", result)
 }
 
-/// Returns an error response whose error was kept as bytes.
+/// Returns an error response with an error object that is already JSON.
 pub fn raw_error(id: &str, error: &[u8]) -> OneLine {
     raw_member(id, "error", error)
 }

@@ -51,7 +51,7 @@ impl Measure {
     };
 }
 
-/// One value as shown.
+/// One value of a call, as text for the card.
 #[derive(Debug, Serialize)]
 pub struct CardValue {
     /// JSON pointer, escaped.

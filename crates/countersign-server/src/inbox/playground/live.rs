@@ -23,7 +23,7 @@ use crate::web::App;
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Streams the news of a talk.
+/// Streams the agent's words and notices of changes in a talk.
 pub async fn follow(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,

@@ -1,7 +1,7 @@
 //! Streamable HTTP in front of a command or several servers: each session gets its own servers.
 //!
-//! Input: HTTP requests. Output: responses by request id; a server's other messages go to the client that listens. The
-//! later protocol version has no sessions: all such requests of one caller share a server.
+//! Input: HTTP requests. Output: responses by request id; a server's other messages go to the client that listens.
+//! Protocol versions from 2026-07-28 on have no sessions: all such requests of one caller share a server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ use crate::mcp::multiplexer::Spec;
 use crate::mcp::relay::{self, Who};
 use crate::mcp::wire;
 
-/// Sessions, each with servers of its own.
+/// HTTP sessions of clients, each with servers of its own.
 pub struct Bridge {
     servers: Servers,
     conversations: Mutex<HashMap<String, Arc<Conversation>>>,
@@ -35,7 +35,7 @@ pub struct Bridge {
 
 /// Servers that are started or connected to for each session.
 pub enum Servers {
-    /// One command.
+    /// One command, started for each session.
     One(Launch),
     /// Several servers, each a command or a URL.
     Several(Vec<Spec>),

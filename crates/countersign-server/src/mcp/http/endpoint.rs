@@ -143,7 +143,7 @@ impl Endpoint {
             .with_state(self)
     }
 
-    /// Ends idle sessions and their servers. Never returns.
+    /// Ends idle sessions and their servers from time to time. Never returns.
     pub async fn end_idle_sessions(&self) {
         let EndpointBackend::Command(bridge) = &self.behind else {
             return std::future::pending().await;
@@ -412,7 +412,7 @@ pub(super) async fn await_ruling<T: Send + 'static>(
     };
     let first = restored(first);
     if is_answer(&first) {
-        // In the earlier protocol versions, 404 means that the session is gone.
+        // In protocol versions with sessions, 404 means that the session is gone.
         let status = match shared::status(&first) {
             StatusCode::NOT_FOUND if alias.is_none() => StatusCode::OK,
             status => status,

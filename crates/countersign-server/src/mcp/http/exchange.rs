@@ -259,7 +259,7 @@ impl Conversation {
         })
     }
 
-    /// Closes all streams of the session.
+    /// Drops the channels to waiting clients, which closes their streams.
     fn over(&self) {
         lock(&self.waiting).clear();
         lock(&self.progress).clear();

@@ -1,5 +1,6 @@
-//! Checks the headers of the later protocol versions, which repeat parts of the body. Proxies may act on the headers,
-//! so they must not contradict the body. The gateway checks them where it is itself the server that clients see.
+//! Checks the headers that protocol versions from 2026-07-28 on add, which repeat parts of the body. Proxies may act on
+//! the headers, so they must not contradict the body. The gateway checks them where it is itself the server that
+//! clients see.
 
 use axum::http::HeaderMap;
 use serde_json::Value;

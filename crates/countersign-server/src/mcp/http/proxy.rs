@@ -230,7 +230,7 @@ fn may_be_ours(frame: &Frame) -> bool {
         if (method == "tools/call" || method.starts_with("tasks/")) && is_modern(frame))
 }
 
-/// Returns true if the request uses the later protocol version, which has no sessions.
+/// Returns true if the request uses a protocol version without sessions, 2026-07-28 or later.
 fn is_modern(frame: &Frame) -> bool {
     Says::read(frame.part(&frame.params).unwrap_or_default()).is_modern()
 }

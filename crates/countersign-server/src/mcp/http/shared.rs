@@ -82,7 +82,7 @@ fn token(bytes: &[u8], params: &[u8]) -> Option<std::ops::Range<usize>> {
     pick_meta(params, "progressToken").map(|token| span(bytes, token.get()))
 }
 
-/// Returns the HTTP status that the later protocol versions require for a response, by its error code.
+/// Returns the HTTP status that protocol versions from 2026-07-28 on require for a response, by its error code.
 pub fn status(message: &OneLine) -> StatusCode {
     let frame = Frame::again(message.clone()).ok();
     let error = frame.as_ref().and_then(|frame| frame.part(&frame.error));

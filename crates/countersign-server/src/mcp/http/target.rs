@@ -326,7 +326,7 @@ pub fn is_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
-/// Adds the headers of the later protocol versions, which repeat the version, method and name.
+/// Adds the headers that protocol versions from 2026-07-28 on require, which repeat the version, method and name.
 fn describe(frame: &Frame, headers: &mut HeaderMap) {
     let Kind::Request { method, .. } = &frame.kind else {
         return;

@@ -293,7 +293,8 @@ impl Multiplexer {
         Next::Later(checked.boxed())
     }
 
-    /// Splits a qualified name into the number of its server and the server's own name for the item.
+    /// Splits `SERVER__NAME` into the number of the server and its own name for the tool or prompt. `None` if no server
+    /// has this name.
     pub(super) fn named<'n>(&self, name: &'n str) -> Option<(usize, &'n str)> {
         let (server, own) = names::split(name)?;
         Some((self.upstream(server)?.0, own))

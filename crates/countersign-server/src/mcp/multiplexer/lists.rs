@@ -117,7 +117,7 @@ impl Multiplexer {
             items.extend(items_of);
             rest.push(pages.rest);
         }
-        // The later protocol version has no `tasks/list`.
+        // Protocol versions from 2026-07-28 on have no `tasks/list`.
         if list == TASKS
             && !is_modern
             && let Some(upstream) = self.upstreams.get(0)
@@ -192,7 +192,7 @@ async fn pages(upstream: &UpstreamRelay, list: List, base: &[(String, String)]) 
     tokio::time::timeout(WITHIN, pages).await.ok()?.ok()
 }
 
-/// Caches a list of resources, so that it need not be fetched again to find an owner.
+/// Caches a list of resources, so that it need not be fetched again to find the server of a resource.
 fn remember(upstream: &UpstreamRelay, list: List, pages: &Pages) {
     match list.member {
         "resources" => lock(&upstream.offered).listed = Some(texts(pages, "uri").collect()),

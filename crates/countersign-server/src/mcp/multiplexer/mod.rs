@@ -120,7 +120,7 @@ struct Greeting {
 }
 
 impl Multiplexer {
-    /// Awaits in the background where a message goes, and sends it.
+    /// Awaits in the background which server a message goes to, and sends it. Errors go to `back`.
     pub fn later(self: &Arc<Self>, next: Next<Routed>, back: &Back) {
         let Next::Later(routed) = next else {
             return;

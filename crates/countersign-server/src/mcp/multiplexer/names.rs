@@ -4,12 +4,12 @@
 //! separator is `__`. A server's name contains no `__` and does not end in `_`; the first `__` is therefore the
 //! separator, and tools of different servers never have the same name.
 
-/// Returns the name that the client sees.
+/// Returns the name that the client sees, `SERVER__NAME`.
 pub fn qualified(server: &str, name: &str) -> String {
     format!("{server}__{name}")
 }
 
-/// Splits a name into the server and the server's own name for the item.
+/// Splits `SERVER__NAME` into the server's name and its own name for the tool or prompt.
 pub fn split(qualified: &str) -> Option<(&str, &str)> {
     qualified.split_once("__")
 }

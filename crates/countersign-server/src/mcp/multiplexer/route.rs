@@ -147,12 +147,13 @@ impl Routes {
     }
 }
 
-/// Makes the client's form `SERVER:ID` of a server's id or token; both are JSON.
+/// Returns a server's id or progress token as the client sees it: `SERVER:ID`. `own` and the result are JSON.
 pub fn foreign(server: &str, own: &str) -> String {
     quote(&format!("{server}:{own}"))
 }
 
-/// Splits `SERVER:ID` into the server and its own id.
+/// Splits `SERVER:ID` into the server's name and the id, as JSON, that the server used. `None` if it is not of this
+/// form.
 pub fn native(foreign: &RawValue) -> Option<(String, String)> {
     let text: String = serde_json::from_str(foreign.get()).ok()?;
     let (server, own) = text.split_once(':')?;

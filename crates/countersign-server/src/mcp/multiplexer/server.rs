@@ -128,7 +128,8 @@ impl Multiplexer {
         answers.chain(self.changes(number, &lists, is_over)).collect()
     }
 
-    /// Handles that a server will not be restarted: ends subscriptions for which it was the last server.
+    /// Ends the part that a server, which will not be restarted, has in each subscription. Returns the messages for the
+    /// client.
     pub(super) fn gone_for_good(&self, number: usize) -> Vec<OneLine> {
         self.tell_listeners(number, &[], true)
     }

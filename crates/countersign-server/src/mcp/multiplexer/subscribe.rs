@@ -175,7 +175,8 @@ impl Multiplexer {
         }
     }
 
-    /// Returns the merged acknowledgement, once all servers have acknowledged or the wait is over.
+    /// Returns the merged acknowledgement and the notifications buffered until then, once all servers have
+    /// acknowledged. If `is_late`, the rest of the servers is not waited for.
     fn acknowledge(&self, id: &Id, is_late: bool) -> Vec<OneLine> {
         let mut all = lock(&self.subscriptions);
         let Some(subscription) = all.get_mut(id) else {
