@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::card::{ApprovalLink, Moment, shown, surface_words};
 
-/// Line of the history.
+/// One event of the history, as values for the template.
 #[derive(Debug, Serialize)]
 pub struct Line {
     number: u32,
@@ -18,12 +18,12 @@ pub struct Line {
     /// Name of the event, also used as CSS class.
     what: &'static str,
     words: String,
-    /// Related approval.
+    /// Approval that the words refer to, such as the one that undoes a call.
     other: Option<ApprovalLink>,
     link: String,
 }
 
-/// Converts events to lines.
+/// Converts events to lines, with times relative to `now`.
 pub fn lines(events: &[Event], now: Time) -> Vec<Line> {
     let line = |event: &Event| {
         let (words, other) = words(event);

@@ -45,7 +45,8 @@ pub async fn undo(
     if asked.from == "playground" {
         match playground::undo(&app, &caller, &id, position, headers.contains_key(FRAGMENT)).await {
             Ok(Some(answer)) => return answer,
-            // Not from one of this person's talks: propose it outside any conversation, as the inbox does.
+            // The call is not from one of this person's talks: propose the undo outside any conversation, as the inbox
+            // does.
             Ok(None) => {}
             Err(error) => {
                 return detail::again(&app, &caller, &id, &error, &SubmittedFields::default()).await;

@@ -178,7 +178,7 @@ impl Gateway {
         let id = approval.id;
         tracing::info!(%id, "{why}");
         if approval.state == State::Pending {
-            // If it was decided in the meantime, the next pass finds it released.
+            // If the approval was decided in the meantime, the next pass finds its call released.
             let reason = Some(why.to_owned());
             // A refusal means that the call has ended already.
             let _ = self.gate.withdraw(&self.tenant, id, Actor::Gate, reason).await?;

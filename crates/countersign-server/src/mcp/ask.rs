@@ -221,7 +221,7 @@ fn answer_in(frame: &Frame) -> ElicitationAnswer {
     frame.part(&frame.result).map_or(ElicitationAnswer::Nothing, read)
 }
 
-/// Reads an elicitation's result.
+/// Parses an elicitation's result. Anything but a clear choice is no decision.
 pub fn read(result: &[u8]) -> ElicitationAnswer {
     let string = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
     let Ok([action, content]) = pick(result, ["action", "content"]) else {

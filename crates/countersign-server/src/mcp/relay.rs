@@ -91,7 +91,7 @@ pub struct Relay {
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
 
-/// What the gateway adds to a server's answer.
+/// Addition of the gateway to a server's answer.
 #[derive(Clone, Copy)]
 enum Adds {
     Tools,

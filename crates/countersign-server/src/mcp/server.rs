@@ -109,7 +109,7 @@ pub struct Pages {
     pub rest: Vec<(String, Box<RawValue>)>,
 }
 
-/// An upstream server.
+/// An upstream server: its transport, its tools and our open requests to it.
 pub struct Server {
     /// Name in the policy and on cards; with several servers, also the prefix that the client sees.
     pub name: String,
@@ -310,7 +310,7 @@ impl Server {
         self.tools.get(tool)
     }
 
-    /// Fetches all tools now.
+    /// Fetches all tools and replaces the cached list.
     pub async fn list(&self) -> Result<(), Lost> {
         let page = |cursor: Option<&str>| self.listing(cursor);
         self.list_tools(&page).await.map(drop)
@@ -326,7 +326,7 @@ impl Server {
                 let listed: Option<Vec<_>> = pages.items.iter().map(|tool| definition(tool)).collect();
                 match listed.filter(|listed| !listed.iter().any(|(name, _)| builtin_tools::is_own(name))) {
                     Some(listed) => self.tools.replace(listed, began),
-                    // The list has an unreadable tool or the name of a built-in one. It is not shown to the client either.
+                    // An unreadable tool, or the name of a built-in one: the client does not get such a list either.
                     None => self.tools.not_listed(),
                 }
                 Ok(pages)

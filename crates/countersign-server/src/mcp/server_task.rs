@@ -23,7 +23,7 @@ const LATEST: Duration = Duration::from_secs(10);
 /// Number of failed polls, in total, after which the outcome is unknown.
 const MOST_FAILURES: u32 = 5;
 
-/// A server's task.
+/// Task that a server created for an approved call.
 #[derive(Clone)]
 pub struct ServerTask {
     server: Arc<Server>,

@@ -40,7 +40,7 @@ fn raw_member(id: &str, member: &str, value: &[u8]) -> OneLine {
     OneLine::new(frame)
 }
 
-/// Returns an error response.
+/// Returns an error response; `id` is JSON, or `None` if the request's id is unknown.
 pub fn error(id: Option<&str>, code: i32, message: &str) -> OneLine {
     let id = id.unwrap_or("null");
     let message = quote(message);

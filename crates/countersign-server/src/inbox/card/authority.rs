@@ -13,12 +13,12 @@ use super::shown;
 /// Permissions of the viewer on a card.
 #[derive(Debug, Serialize)]
 pub struct ViewerPermissions {
-    /// Approve all calls.
+    /// True if the viewer may approve all calls.
     pub approve: bool,
-    /// Approve at least one call.
+    /// True if the viewer may approve at least one call.
     pub approve_some: bool,
     pub deny: bool,
-    /// Edit arguments while approving.
+    /// True if the viewer may edit arguments while approving.
     pub edit: bool,
     /// Why the viewer may not approve all calls.
     pub why_not: Option<String>,

@@ -6,7 +6,7 @@
 use countersign::provenance::{Mark, Provenance, Voucher};
 use serde::Serialize;
 
-/// Mark of one value.
+/// Provenance mark of one value.
 #[derive(Debug, Serialize)]
 pub struct Marked {
     /// CSS class, according to the mark's prominence.

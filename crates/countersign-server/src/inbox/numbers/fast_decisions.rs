@@ -29,7 +29,7 @@ pub struct FastDecisions {
     pub people: Vec<Person>,
 }
 
-/// Counts for one person.
+/// Decisions of one person, and how many left no time to read the card.
 #[derive(Debug, Serialize)]
 pub struct Person {
     pub name: String,

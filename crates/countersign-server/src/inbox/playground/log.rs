@@ -12,7 +12,7 @@ pub struct Line {
     pub text: String,
 }
 
-/// Entry of the trace.
+/// Entry of the trace: a tool call or its result.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Traced {
     /// `info`, `warn` or `error`.

@@ -78,7 +78,7 @@ pub async fn home(State(app): State<App>, SignedIn(_): SignedIn) -> Response {
     }
 }
 
-/// Renders the page.
+/// Renders the page of one talk.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -173,7 +173,7 @@ async fn answered(news: &mut tokio::sync::mpsc::Receiver<std::sync::Arc<News>>) 
 /// person's.
 pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<String> {
     let talk = talk_of(app, caller, approval)?;
-    // If that takes too long, the page shows what there is so far.
+    // If resuming takes too long, the page shows the talk so far.
     let _ = talk.resume(app).await;
     Some(address(&talk.served().name, talk.session_id()))
 }

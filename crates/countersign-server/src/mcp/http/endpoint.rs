@@ -369,7 +369,7 @@ fn check_host_and_origin(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<()
     }
 }
 
-/// What becomes of a client's message: it is forwarded to the server, or answered with this response.
+/// Result of the ruling on a client's message: forward it to the server, or answer with this response.
 pub(super) enum Passed<T = OneLine> {
     On(T),
     Answered(Response),

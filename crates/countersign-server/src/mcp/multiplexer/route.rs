@@ -20,7 +20,7 @@ use crate::mcp::wire;
 /// Maximum number of progress tokens, and of tasks, that are remembered.
 const MOST: usize = 4096;
 
-/// Routing table.
+/// Routing table: open requests, progress tokens and tasks, each with its server.
 #[derive(Default)]
 pub struct Routes {
     requests: HashMap<Id, Route>,

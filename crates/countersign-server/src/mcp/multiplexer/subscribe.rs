@@ -35,7 +35,7 @@ const LISTS: [(&str, &str); 3] = [
     ("resourcesListChanged", "resources"),
 ];
 
-/// A client's subscription.
+/// A client's subscription at all servers.
 pub struct Subscription {
     /// The request id as the client wrote it.
     raw_id: String,
