@@ -36,7 +36,7 @@ impl AllowedTargets {
         AllowedTargets(Arc::from([target.to_ascii_lowercase()]))
     }
 
-    /// Resolves a host. Fails if any of its addresses is private and the host is not allowed.
+    /// Resolves a host and returns one of its addresses. Fails if any of them is private and the host is not allowed.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<SocketAddr, String> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found: Vec<SocketAddr> = tokio::net::lookup_host((bare, port))

@@ -6,16 +6,17 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// After a line longer than this the buffer is replaced, because later lines would keep all of its memory alive.
+/// Line length in bytes above which the buffer is replaced once the line was read. Otherwise the lines after it, which
+/// share the buffer, would keep all of its memory alive.
 const LONG_LINE: usize = 256 * 1024;
 
-/// Up to this length a buffer grows sixteenfold, beyond it fourfold.
+/// Length in bytes up to which a buffer grows sixteenfold; beyond it, fourfold.
 const LARGE_STEPS: usize = 1024 * 1024;
 
 /// One server-sent event. A field that was sent more than once has its last value, except `data`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Type of the event.
+    /// Type of the event, from the field `event`; `None` if the event has no such field.
     pub name: Option<Bytes>,
     /// All `data` lines, joined with line feeds.
     pub data: Option<Bytes>,
@@ -180,7 +181,7 @@ mod tests {
         events
     }
 
-    /// Compares name, id and data of the events, however the stream is cut.
+    /// Checks name, id and data of the events in `stream`, read in pieces of every size.
     #[track_caller]
     fn check(stream: &str, expected: &[(Option<&str>, Option<&str>, Option<&str>)]) {
         let bytes = |text: Option<&str>| text.map(|text| Bytes::copy_from_slice(text.as_bytes()));
@@ -268,7 +269,7 @@ mod tests {
         assert!(matches!(reader.next_event(), Ok(Some(_))));
     }
 
-    /// Copying the earlier lines for each line would take minutes here.
+    /// A reader that copied all earlier lines for each new line would take minutes here.
     #[test]
     fn an_event_of_many_short_lines_takes_linear_time() {
         let lines = LIMIT / 4;

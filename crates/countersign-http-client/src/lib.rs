@@ -90,9 +90,9 @@ impl Target {
 /// A complete response.
 #[derive(Debug)]
 pub struct Response {
-    /// The status code.
+    /// HTTP status code. Statuses such as 404 and 500 are responses, not errors.
     pub status: u16,
-    /// The whole body.
+    /// Whole body. One that is longer than the client's limit is an error instead.
     pub body: Bytes,
 }
 
@@ -250,11 +250,11 @@ enum Connected {
 
 /// A response whose body is streamed. Dropping it closes the connection.
 pub struct StreamedResponse {
-    /// The status code.
+    /// HTTP status code, also of a response such as 404 or 500.
     pub status: u16,
     /// Headers of the response.
     pub headers: HeaderMap,
-    /// Body of the response.
+    /// Body, read from the connection as it is polled. The client's size limit does not apply to it.
     pub body: Incoming,
     connection: AbortOnDrop,
 }
@@ -313,7 +313,7 @@ struct SendCheck {
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl SendCheck {
-    /// Sets the check. Until then writes are free: those of the TLS handshake.
+    /// Sets the check. Writes before that, which are those of the TLS handshake, are not checked.
     fn set(&self, check: Check) {
         let _ = self.check.set(check);
     }

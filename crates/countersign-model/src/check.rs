@@ -88,7 +88,8 @@ impl Model for Instance {
 }
 
 impl Instance {
-    /// Returns the states, and ways to reach them, that some run must reach.
+    /// Returns the reachability properties: situations that at least one run must reach. Without them, the invariants
+    /// could hold only because nothing happens.
     fn sights(&self) -> Vec<Property<Self>> {
         fn any(world: &World, fits: impl Fn(usize) -> bool) -> bool {
             (0..world.asked.len()).any(fits)
@@ -223,7 +224,8 @@ fn check_history(index: usize, world: &mut World) {
     }
 }
 
-/// Returns true if a command may change an approval's state this way.
+/// Returns true if one command may move an approval from the state `before` to the state `after`. `None` means that the
+/// approval does not exist.
 fn may_become((before, after): (Option<State>, Option<State>)) -> bool {
     match before {
         // New or pending: any state except `Passed`, which only the policy produces.
@@ -240,7 +242,8 @@ fn may_become((before, after): (Option<State>, Option<State>)) -> bool {
     }
 }
 
-/// Returns true if one command may change a call's state this way. A decision may also start the call.
+/// Returns true if one command may move a call from the state `before` to the state `after`. A decision may also start
+/// the call.
 fn may_call_become((before, after): (Option<CallState>, Option<CallState>)) -> bool {
     let Some(after) = after else { return false };
     if before == Some(after) {
@@ -263,7 +266,8 @@ fn may_call_become((before, after): (Option<CallState>, Option<CallState>)) -> b
     }
 }
 
-/// Records an effect and checks that it was allowed.
+/// Records that the call of this approval took effect under the digest in the node's permit, and checks that it was
+/// allowed to.
 pub(crate) fn affect(world: &mut World, index: usize, digest: countersign::hash::Hash) {
     let approved = world.row(index).is_some_and(|row| {
         let number = |fits: fn(&EventKind) -> bool| row.events.iter().position(|event| fits(&event.what));
@@ -292,7 +296,7 @@ pub(crate) fn affect(world: &mut World, index: usize, digest: countersign::hash:
 }
 
 impl World {
-    /// Returns true if a process other than the one that proposed the call had its effect.
+    /// Returns true if the call took effect in a process other than the one that proposed it.
     fn was_taken_over(&self, index: usize) -> bool {
         let call = self.approval(index).and_then(|approval| approval.call(1));
         let ran = call.and_then(|call| call.execution.as_ref());

@@ -84,7 +84,7 @@ pub(crate) fn actions(instance: &Instance, world: &World, steps: &mut Vec<Step>)
     steps.push(Step::Sweep);
     for (approval, asked) in world.asked.iter().enumerate() {
         let Some((owner, _)) = asked.owner else {
-            // In order, so that the later approval supersedes the earlier one.
+            // Approvals are proposed in order, so that the later one supersedes the earlier one.
             let is_next = world
                 .asked
                 .iter()
@@ -306,7 +306,7 @@ fn decide(
         if named != Some(approval.digest) {
             world.faults.insert(Fault::OtherCard);
         }
-        // Compared with the true time, whatever the store's clock said.
+        // Compare with the true time, even if the store used an earlier reading of its clock.
         if approve && time(tick) >= approval.expires_at {
             world.faults.insert(Fault::ApprovedLate);
         }

@@ -31,7 +31,7 @@ pub struct Instance {
     pub crashes: u8,
     /// Last tick at which an approval is proposed.
     pub propose_by: u8,
-    /// Rule that is left out, as a control that the model notices.
+    /// Rule to leave out. Tests set this to show that the model then finds a fault.
     pub without: Option<Rule>,
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn permit(node: usize, crashes: u8, index: usize) -> Digest {
     sample::permit(node as u64 * 100 + u64::from(crashes) * 10 + index as u64)
 }
 
-/// Covers everything that later steps depend on. Events, links and versions are left out: they depend on the path to
+/// Hashes everything that later steps depend on. Events, links and versions are left out: they depend on the path to
 /// this state, and no rule reads them.
 impl Hash for World {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
