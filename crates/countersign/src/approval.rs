@@ -25,7 +25,7 @@ pub const MOST_CALLS: usize = 100;
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Approval {
-    /// Id.
+    /// Unique id. Ids sort by time of creation.
     pub id: ApprovalId,
     /// Tenant that owns the approval.
     pub tenant: Tenant,
@@ -57,7 +57,7 @@ pub struct Approval {
     pub policy: Hash,
     /// Digest over the digests of the calls, as proposed.
     pub digest: Hash,
-    /// Current state.
+    /// State after the last event.
     pub state: State,
     /// Time at which the approval was decided or otherwise ended.
     pub ended_at: Option<Time>,
@@ -65,7 +65,7 @@ pub struct Approval {
     pub changed_at: Time,
     /// Number of the last event.
     pub version: u32,
-    /// Link of the last event.
+    /// Link of the last event: the hash that chains it to the events before it.
     pub link: Hash,
     /// The decision, if there was one.
     pub decision: Option<Decided>,
@@ -128,7 +128,7 @@ pub struct Endorsement {
     pub claimed_by: Option<String>,
     /// Idempotency key of the decision, with the hash of the request.
     pub key: Option<(Key, Hash)>,
-    /// Account with which it was given. The endorsement counts only while that account is unchanged.
+    /// Account with which the endorsement was given. The endorsement counts only while that account is unchanged.
     #[serde(skip)]
     pub account: EndorsingAccount,
     /// True once the account was found changed or removed; the endorsement then never counts again.
@@ -206,7 +206,8 @@ impl Approval {
         digest_of(self.calls.iter().map(|call| call.digest))
     }
 
-    /// Combined secrecy of all calls.
+    /// Returns the secrets of all calls, by the calls' own terms and by this policy, so that texts can be shown without
+    /// them.
     pub fn secrecy(&self, policy: &Policy) -> Secrecy {
         let each = self
             .calls
@@ -372,5 +373,5 @@ fn because(what: &EventKind) -> RefusalReason {
     }
 }
 
-/// Shared approval, as passed to waiters and in answers.
+/// Approval in an [`Arc`], so that answers and waiting tasks share one copy.
 pub type SharedApproval = Arc<Approval>;

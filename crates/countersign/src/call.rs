@@ -79,7 +79,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// Short description.
+    /// Returns a short description in English, such as `not started in time`.
     pub fn as_str(&self) -> &'static str {
         match self {
             RefusalReason::Denied => "denied",
@@ -123,7 +123,7 @@ pub struct Call {
     pub arguments: Arguments,
     /// Bytes as proposed, if a person edited them.
     pub original: Option<Arguments>,
-    /// 1 as proposed, 2 as edited by the person who approved.
+    /// Revision of the arguments: 1 as proposed, 2 as edited by the person who approved.
     pub revision: u32,
     /// Terms set by the policy.
     pub terms: Arc<Terms>,
@@ -294,7 +294,7 @@ mod tests {
                 call.definition = Definition::Claimed(Hash([0; 32]))
             }),
             ("arguments", |_, call| {
-                // Equal to every JSON library, but with different bytes.
+                // The same value to every JSON library, but written in different bytes.
                 call.arguments = Arguments::parse(&br#"{"n":1,"position": 1}"#[..]).unwrap();
             }),
             ("arguments grow", |_, call| {

@@ -13,12 +13,12 @@ use crate::approval::Approval;
 use crate::hash::Hash;
 use crate::id::ApprovalId;
 
-/// States that one surface showed a whole card to the person who decides: every call, every value (a secret as its
-/// mark) and every note of the approval with this digest.
+/// Statement by a surface that it showed a whole card to the person who decides: every call, every value (a secret as
+/// its placeholder) and every note of the approval with this digest.
 ///
-/// Approving requires one; see [`Decision::on`](crate::decision::Decision::on). A surface that cuts something off, or
-/// whose card hides a place that the policy does not call secret, must not make one. Whatever a surface states, no such
-/// card can be approved; see [`Approval::concealed`].
+/// Approving requires one; see [`Decision::on`](crate::decision::Decision::on). A surface must not make one if it cut
+/// something off, or if the card hides a value that the policy does not call secret. A card that hides such a value
+/// cannot be approved, whatever the surface states; see [`Approval::concealed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeCard {
     approval: ApprovalId,
@@ -26,7 +26,7 @@ pub struct WholeCard {
 }
 
 impl WholeCard {
-    /// States that all of this approval was shown. The surface that calls this vouches for it.
+    /// Creates the statement that all of this approval was shown. The surface that calls this vouches for it.
     pub fn shown(approval: &Approval) -> WholeCard {
         WholeCard::of(approval.id, approval.digest)
     }

@@ -42,7 +42,8 @@ pub struct Message {
     pub id: Key,
     /// Origin of the message.
     pub origin: Origin,
-    /// The last message sent by us that was in the channel when this one was sent, or the one that it replies to.
+    /// Id of the last message from the service that the sender saw: the one that this message replies to, or the latest
+    /// in the channel when this message was sent.
     pub after: Option<Key>,
 }
 
@@ -85,7 +86,8 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Creates conversations that speak each person's language, where there is a catalogue for it.
+    /// Creates conversations that answer in each person's language, or in English if the library has no sentences for
+    /// it.
     pub fn new(gate: Gate) -> Conversations {
         Conversations {
             gate,

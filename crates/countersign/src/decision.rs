@@ -12,7 +12,7 @@ use crate::registry::{Entry, Kind};
 use crate::state::State;
 use crate::time::Time;
 
-/// Where a decision came from. How much that is worth is its [`Assurance`].
+/// Kind of interface from which a person decides. [`Assurance`] ranks how certain it is who decided there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surface {
@@ -53,7 +53,7 @@ impl Surface {
         }
     }
 
-    /// Returns how sure it is that the person whom a decision names made it, and saw the card.
+    /// Returns how certain it is, for a decision from this surface, that the named person made it and saw the card.
     pub fn assurance(self) -> Assurance {
         match self {
             Surface::Text => Assurance::Text,
@@ -69,7 +69,8 @@ impl Surface {
 /// Certainty that the named person made a decision, in increasing order. Each level is named after the surface that it
 /// belongs to.
 ///
-/// Stored by position: new levels go to the end, with an order of their own.
+/// Stores save the position of a level in this list. So a new level goes to the end, even if it ranks lower; `Ord` then
+/// has to be implemented by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Assurance {
@@ -126,7 +127,7 @@ impl Assurance {
 /// The person who decides, as identified by the credential, never by the request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decider {
-    /// The person.
+    /// Person whom the credential identifies.
     pub person: Person,
     /// Groups that the person is in.
     pub groups: Vec<String>,
@@ -268,7 +269,7 @@ impl Decision {
         self.approval
     }
 
-    /// The verdict.
+    /// Returns what the person decided: approve, deny, or a choice for each call.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -303,10 +304,10 @@ pub enum Refusal {
     /// No such approval for this tenant.
     #[error("there is no approval `{0}`")]
     NotFound(ApprovalId),
-    /// Another person decided first.
+    /// The approval was decided before.
     #[error("approval `{}` was already {state} by `{by}` at {at}", id.short())]
     AlreadyDecided {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Whether it was approved or denied.
         state: State,
@@ -318,7 +319,7 @@ pub enum Refusal {
     /// The approval has expired.
     #[error("approval `{}` expired at {at}", id.short())]
     Expired {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Time of expiry.
         at: Time,
@@ -326,7 +327,7 @@ pub enum Refusal {
     /// The approval was superseded by a newer one.
     #[error("approval `{}` was superseded by `{}`", id.short(), by.short())]
     Superseded {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// The newer approval.
         by: ApprovalId,
@@ -334,7 +335,7 @@ pub enum Refusal {
     /// The approval was withdrawn.
     #[error("approval `{}` was withdrawn at {at}", id.short())]
     Withdrawn {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Time of the withdrawal.
         at: Time,
@@ -342,7 +343,7 @@ pub enum Refusal {
     /// The policy let the call pass, so there is nothing to decide.
     #[error("approval `{}` needs no decision: the policy let the call pass at {at}", id.short())]
     NotAsked {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Time at which the call passed.
         at: Time,
@@ -350,7 +351,7 @@ pub enum Refusal {
     /// The decision refers to another digest than the pending one.
     #[error("the decision is about another card than approval `{}` shows now", id.short())]
     Stale {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Digest of the pending approval.
         digest: Hash,
@@ -358,13 +359,13 @@ pub enum Refusal {
     /// The surface showed only part of the card.
     #[error("part of approval `{}` was not shown there, so it cannot be approved from there", id.short())]
     Incomplete {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
     },
-    /// A card cannot show something that the policy does not call secret.
+    /// The card would hide something that the policy does not call secret, because it repeats a secret value.
     #[error("approval `{}` cannot be approved: {what}", id.short())]
     Concealed {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Description of what would be hidden, and by which secret.
         what: String,
@@ -372,35 +373,35 @@ pub enum Refusal {
     /// The person may not decide this approval.
     #[error("`{person}` may not decide approval `{}`", id.short())]
     NotAllowed {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
-        /// The person.
+        /// Person who tried to decide.
         person: Person,
     },
-    /// The person proposed it, or is the one for whom the agent acts.
+    /// The policy demands a second person, and this one proposed the calls or is the one for whom the agent acts.
     #[error("`{person}` asked for approval `{}`, so somebody else has to approve it", id.short())]
     FourEyes {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
-        /// The person.
+        /// Person who tried to decide.
         person: Person,
     },
     /// The surface is weaker than required.
     #[error("approval `{}` cannot be approved by {}: it needs {} or better", id.short(), on.assurance().phrase(), least.phrase())]
     SurfaceTooWeak {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Surface of the decision.
         on: Surface,
         /// Weakest surface allowed.
         least: Assurance,
     },
-    /// The same person has already approved, and others have to.
+    /// This person has approved already; the missing approvals have to come from others.
     #[error("`{person}` has already approved approval `{}`; it takes {missing} more", id.short())]
     AlreadyEndorsed {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
-        /// The person.
+        /// Person who tried to decide.
         person: Person,
         /// Number of people who still have to approve.
         missing: u8,
@@ -408,7 +409,7 @@ pub enum Refusal {
     /// A call that requires four eyes or a quorum cannot be edited: the editor alone would approve the new arguments.
     #[error("call {call} of approval `{}` needs more than one pair of eyes, so it cannot be edited", id.short())]
     EditNotAlone {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Position of the call, from 1.
         call: u8,
@@ -416,7 +417,7 @@ pub enum Refusal {
     /// The choices do not match the calls.
     #[error("approval `{}` has {calls} calls, but the decision covers {choices}", id.short())]
     BadChoices {
-        /// The approval.
+        /// Approval that the decision was about.
         id: ApprovalId,
         /// Number of calls.
         calls: usize,
@@ -428,7 +429,7 @@ pub enum Refusal {
     BadEdit {
         /// Position of the call, from 1.
         call: u8,
-        /// Cause.
+        /// Description of what is wrong with the arguments.
         reason: String,
     },
     /// The idempotency key was used for another request.
@@ -437,7 +438,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Code for programs.
+    /// Returns a stable code for programs, such as `already_decided`.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::NotFound(_) => "not_found",

@@ -208,7 +208,7 @@ pub(crate) struct Units<'a> {
     rest: &'a str,
     /// Marks since the last base character; `None` if there is no base.
     marks: Option<usize>,
-    /// A run of mixed blanks is being escaped until this many bytes are left.
+    /// Number of bytes left in the text at which the run of mixed blanks that is being escaped ends.
     blanks_until: usize,
 }
 

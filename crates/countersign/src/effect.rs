@@ -20,13 +20,13 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Risk {
-    /// An annoyance.
+    /// An annoyance at most.
     Low,
     /// Damage that takes work to repair.
     Medium,
-    /// Loss.
+    /// Loss of something that can be replaced.
     High,
-    /// Irreparable loss.
+    /// Loss that cannot be repaired.
     Critical,
 }
 

@@ -42,7 +42,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Creates an event that follows the link `before`.
+    /// Creates the event that comes after the one with the link `before`.
     pub(crate) fn new(
         before: Hash,
         number: u32,
@@ -66,7 +66,8 @@ impl Event {
         }
     }
 
-    /// Adds the hash of the resulting rows to the event, which follows the link `before`.
+    /// Adds the hash of the resulting rows to the event, and computes its link anew. `before` is the link of the
+    /// previous event.
     pub(crate) fn bind(&mut self, before: Hash, content: ContentHash) {
         self.content = Some(content);
         self.link = link(
@@ -209,7 +210,8 @@ pub enum EventKind {
         bytes: Option<u64>,
         hash: Hash,
     },
-    /// `hash` is of the executor's message; absent before version 0.2.0.
+    /// The outcome did not arrive, and the call may have run. `hash` is that of the executor's message; absent before
+    /// version 0.2.0.
     Lost {
         call: u8,
         reason: String,
@@ -223,8 +225,8 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         successor: Option<ApprovalId>,
     },
-    /// Written by a person who found out the outcome, or by the gate when the executor answered late. `hash` is of the
-    /// note or the result; absent before version 0.2.0.
+    /// The outcome of an unknown call became known: a person found it out, or the executor answered late. `hash` is
+    /// that of the person's note or the executor's result; absent before version 0.2.0.
     Reconciled {
         call: u8,
         succeeded: bool,

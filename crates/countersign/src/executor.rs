@@ -30,7 +30,8 @@ pub struct Permit {
     pub(crate) timeout: Duration,
     pub(crate) call: Option<CallId>,
     pub(crate) token: Option<PermitToken>,
-    /// Started before the start was written, so it never shows less than the time since then.
+    /// Stopwatch that was started before the start was written, so it never shows less than the time since the recorded
+    /// start.
     pub(crate) since: Stopwatch,
     /// Recorded start and deadline of the call, both by the store's clock.
     pub(crate) start_and_deadline: Option<(Time, Time)>,
@@ -73,7 +74,7 @@ impl Permit {
         self.time_limit().left()
     }
 
-    /// The same limit, for code that sends the call after the permit has been consumed.
+    /// Returns the limit of [`Permit::time_left`] for code that sends the call after the permit has been consumed.
     pub fn time_limit(&self) -> TimeLimit {
         TimeLimit::new(self.since, self.timeout)
     }
@@ -122,7 +123,7 @@ impl std::fmt::Debug for PermitToken {
     }
 }
 
-/// Result of running a call. Exhaustive: one that is taken for another could run a call twice.
+/// Result of running a call. Exhaustive, because code that confuses two outcomes could run a call twice.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The tool succeeded, with this result.

@@ -338,8 +338,9 @@ impl Gate {
         }
     }
 
-    /// Returns the first place in these calls that is not secret but would be hidden from the approver by one of their
-    /// secrets. If `new` is given, the calls at all other positions are known not to hide parts of each other.
+    /// Returns the first value or name in these calls that is not secret but would be hidden from the approver, because
+    /// it repeats one of their secrets. If `new` is given, the calls at all other positions are known not to hide parts
+    /// of each other.
     fn concealed(&self, calls: &[NewCall], new: Option<u8>, seeds: &Seeds) -> Option<Concealed> {
         let calls: Vec<Call> = calls.iter().map(NewCall::hold).collect();
         let secrecy = |call| Secrecy::of(call, &self.policy, &seeds.salt);
@@ -559,7 +560,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
     })
 }
 
-/// A permit token, created before the start of its call is recorded, with the time since then.
+/// A permit token, created before the start of its call is recorded, with a stopwatch that runs since its creation.
 #[derive(Clone)]
 struct StartToken {
     token: PermitToken,

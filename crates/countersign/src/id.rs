@@ -161,7 +161,7 @@ name!(
     "idempotency key"
 );
 
-/// Prefix of the channel name of a talk.
+/// Prefix of the channel name of a conversation with a served agent.
 const TALK: &str = "talk:";
 /// Prefix of the name of a served agent.
 const SERVED: &str = "served:";
@@ -169,13 +169,13 @@ const SERVED: &str = "served:";
 const SERVICE: &str = "service:";
 
 impl Channel {
-    /// Channel of a talk with a served agent. `secret` makes the name unguessable; `session` is the name chosen by the
-    /// person.
+    /// Creates the channel of a conversation with a served agent. `secret` makes the name unguessable; `session` is the
+    /// name chosen by the person.
     pub fn talk(secret: [u8; 16], session: &str) -> Result<Channel, BadName> {
         Channel::stored(format!("{TALK}{:032x}/{session}", u128::from_be_bytes(secret)))
     }
 
-    /// Name of the session, if this is the channel of a talk with a served agent.
+    /// Returns the name of the session, if this is the channel of a conversation with a served agent.
     pub fn talk_session(&self) -> Option<&str> {
         let (_, session) = self.0.strip_prefix(TALK)?.split_once('/')?;
         Some(session)
@@ -190,12 +190,12 @@ impl Channel {
 }
 
 impl Agent {
-    /// The agent served by the service under this name.
+    /// Creates the name of an agent that the service itself runs.
     pub fn served(name: &str) -> Result<Agent, BadName> {
         Agent::stored(format!("{SERVED}{}", Agent::new(name)?))
     }
 
-    /// The part of the service, such as `inbox`, that proposes for people.
+    /// Creates the name of a part of the service, such as `inbox`, that proposes for people.
     pub fn of_service(part: &str) -> Result<Agent, BadName> {
         Agent::stored(format!("{SERVICE}{}", Agent::new(part)?))
     }
@@ -205,7 +205,7 @@ impl Agent {
         self.0.starts_with(SERVICE)
     }
 
-    /// Name under which a served agent is served; `None` for other agents.
+    /// Returns the configured name of an agent that the service itself runs; `None` for other agents.
     pub fn served_name(&self) -> Option<&str> {
         self.0.strip_prefix(SERVED)
     }

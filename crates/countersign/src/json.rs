@@ -58,7 +58,7 @@ impl Default for Limits {
 pub struct Malformed {
     /// Offset of the first byte that cannot be accepted.
     pub at: usize,
-    /// Cause.
+    /// Reason why that byte is not accepted.
     pub reason: Reason,
 }
 

@@ -37,9 +37,9 @@
 //! # }
 //! ```
 //!
-//! The gate runs in a tokio runtime with timers (`enable_time` or `enable_all`; `#[tokio::main]` has them). A host that
-//! stays spawns [`Gate::maintain`] once per tenant, which ends what is due and runs what was approved elsewhere, and
-//! follows [`Gate::pending`] to ask people.
+//! The gate runs in a tokio runtime with timers (`enable_time` or `enable_all`; `#[tokio::main]` has them). A
+//! long-running host spawns [`Gate::maintain`] once per tenant, which records expiries and timeouts and runs calls that
+//! were approved elsewhere, and follows [`Gate::pending`] to ask people.
 //!
 //! # Features
 //!

@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(head.root().to_string(), expected);
     }
 
-    /// Computed independently of this code, as a test vector for other verifiers.
+    /// Checks a leaf hash that was computed independently of this code. It serves as a test vector for other verifiers.
     #[test]
     fn i16_a_leaf_is_what_it_always_was() {
         let found = leaf("main", &[7; 16], 3, Hash([9; 32]));

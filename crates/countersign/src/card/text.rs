@@ -20,7 +20,7 @@ const OTHER_POLICY: &str = "held under another policy than the current one, whic
 /// The lines of a card, call by call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardText {
-    /// Line above several calls.
+    /// Heading of a card with several calls.
     title: Option<String>,
     /// Lines of each call; the first is its summary.
     calls: Vec<Vec<String>>,
@@ -172,7 +172,7 @@ fn not_approvable(concealed: &Concealed) -> String {
 }
 
 /// Returns the lines for values that the summary does not contain or that did not come from the person. The latter come
-/// first, each with its mark.
+/// first, each with its provenance mark.
 fn value_lines(
     approval: &Approval,
     call: &Call,
@@ -256,7 +256,8 @@ fn parent(row: &Row) -> &str {
     row.name.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// Returns the snapshot as it was read when the card was made. Values that are secret in the arguments are secret here.
+/// Returns the lines that show the snapshot as read when the card was made. Values that are secret in the arguments are
+/// hidden here, too.
 fn now_lines(approval: &Approval, call: &Call, policy: &Policy, before: &Snapshot) -> Vec<String> {
     let label = format!("there now, as {} read it:", escape(before.tool.as_str()));
     let text = Secrecy::of(call, policy, &approval.salt).json(&before.result);

@@ -8,7 +8,8 @@ use crate::decision::{Choice, Refusal};
 use crate::id::Person;
 use crate::policy::{Authority, Terms};
 
-/// Returns why the decider may not decide. Checked before anything else, so that others learn nothing more.
+/// Returns why the decider may not decide. Checked before anything else, so that a person without authority learns
+/// nothing else about the approval.
 pub(super) fn check_authority(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let (id, decider) = (approval.id, &decide.decision.decider);
     let choices = choices(&decide.decision.verdict, approval.calls.len());

@@ -51,7 +51,7 @@ pub struct Revision {
     pub terms: Arc<Terms>,
 }
 
-/// Answer to a decision or a withdrawal. A refusal is an answer too: look at it, or call
+/// Answer to a decision or a withdrawal. A refusal is an answer, too: check `refusal`, or call
 /// [`accepted`](DecideAnswer::accepted).
 #[derive(Clone, Debug)]
 #[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
@@ -142,7 +142,7 @@ impl Decide {
     /// Returns the registry entries that a denial of this approval may write.
     pub(super) fn denials(&self, approval: &Approval) -> Vec<(Kind, String)> {
         let is_its = approval.id == self.decision.approval && approval.tenant == self.decision.tenant;
-        // An earlier approver may have left a call out.
+        // An approving verdict denies calls, too: those that an earlier approver left out.
         let may_deny = self.decision.verdict != Verdict::Approve || !approval.endorsements.is_empty();
         match self.keeps_denials_for(approval).is_some() && is_its && may_deny {
             true => denial::entries_of(approval),
@@ -224,7 +224,7 @@ impl Decide {
             .or_else(|| self.check_shown(approval))
     }
 
-    /// Refuses to approve a card on which a place that the policy does not call secret is hidden.
+    /// Refuses to approve a card that hides something which the policy does not call secret.
     ///
     /// INVARIANT: such a card is never approved, even if a surface says that it showed the whole card.
     fn check_shown(&self, approval: &Approval) -> Option<Refusal> {

@@ -21,7 +21,8 @@ use crate::registry::{Entry, Kind};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Maximum number of denials in one entry. A call that leads more denied batches than that counts as denied alone.
+/// Maximum number of denials in one entry. If more denied batches have the same smallest call, that call counts as
+/// denied alone.
 const MOST_KEPT: usize = 16;
 /// Format version: the first byte of an entry's body.
 const FORM: u8 = 1;

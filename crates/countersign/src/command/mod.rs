@@ -50,9 +50,9 @@ pub use void::{Void, Voided};
 /// A write to a store, run as one transaction. Exhaustive, because a store that skips a command loses a write.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Creates a pending approval for held calls. A crash before the commit leaves nothing, after it the approval is
-    /// pending. Or records a passed call together with its start: a crash before means that it did not run, after that
-    /// it may have run and ends as unknown.
+    /// Creates a pending approval for held calls: a crash before the commit leaves nothing, a crash after it leaves the
+    /// approval pending. Or records a passed call together with its start: if the process crashes before the commit,
+    /// the call did not run; if it crashes afterwards, the call may have run and ends as unknown.
     Propose(Box<Propose>),
     /// Records a person's decision. A crash before the commit leaves the approval pending, after it the decision is
     /// final.
@@ -62,8 +62,8 @@ pub enum Command {
     Attempt(Attempt),
     /// Withdraws an approval. A crash before the commit leaves it pending.
     Withdraw(Withdraw),
-    /// Records that a call starts now. A crash before the commit means that it did not run, after it that it may have
-    /// run and ends as unknown.
+    /// Records that a call starts now. If the process crashes before the commit, the call did not run; if it crashes
+    /// afterwards, the call may have run and ends as unknown.
     Start(Start),
     /// Records the outcome of a call. A crash before the commit means that the call ends as unknown.
     Finish(Finish),

@@ -48,7 +48,7 @@ impl Propose {
         }))
     }
 
-    /// Assigns the channel to this agent, or renews that. Only for a proposal that is saved.
+    /// Assigns the channel to this agent, or renews the assignment. Call this only for a proposal that is saved.
     pub(super) fn take_channel<R: Rows>(&self, rows: &mut R, now: Time) -> Result<(), StoreError> {
         let Some((kind, key)) = self.owner() else {
             return Ok(());

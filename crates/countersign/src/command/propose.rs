@@ -223,8 +223,8 @@ impl Propose {
         }))
     }
 
-    /// Proposes this instead of a call that was refused because what it would change has changed. Does nothing if the
-    /// channel has another pending question by now.
+    /// Makes this proposal in place of a call that was refused because its target has changed since the snapshot. Does
+    /// nothing if the channel has another pending question by now.
     pub(super) fn propose_replacement<R: Rows>(
         &self,
         refused: ApprovalId,
@@ -332,7 +332,7 @@ impl Propose {
 }
 
 impl NewCall {
-    /// The call as it is held, without its digest.
+    /// Builds the held call. Its digest is still zero, because it depends on the approval.
     pub(crate) fn hold(&self) -> Call {
         Call {
             tool: self.tool.clone(),

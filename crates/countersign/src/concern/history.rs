@@ -213,7 +213,7 @@ impl Used {
         let alike = known
             .iter()
             .filter(|(value, first)| **first < id && is_one_edit(value, &text));
-        // The first in order, so that a card always says the same.
+        // The first in alphabetical order, so that a card always shows the same one.
         let (like, _) = alike.min()?;
         Some(Concern::LooksLike {
             pointer: clip(&leaf.pointer, SHOWN_CHARS).to_string(),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use super::{clip, clip_to, escape, is_blank};
 use crate::json::Kind;
 
-/// Stands for an empty text.
+/// Shown in place of an empty text.
 pub const EMPTY: &str = "(empty)";
 
 /// Appends a value to `shown` as cards show it on one line, clipped to about `max_chars`.

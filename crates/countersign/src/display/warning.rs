@@ -35,7 +35,8 @@ pub enum Warning {
     LookAlikeSign(String),
     /// A word with separate (decomposed) accents, which looks the same as the usual spelling; escaped.
     NotComposed(String),
-    /// An address with a name before its host, which looks like the host; holds the real host, escaped.
+    /// A URL with user info that looks like its host, as in `http://acme.com@evil.example/`; holds the real host,
+    /// escaped.
     UserInfo(String),
     /// Right-to-left text beside digits, symbols or left-to-right text.
     MixedDirections,

@@ -205,7 +205,7 @@ async fn i16_a_changed_row_is_found() {
         change(&mut forged);
         assert!(verify(&forged, &events).is_err(), "{what}");
     }
-    // Even if the digest is recomputed for the new bytes.
+    // A change is found even if the digest is recomputed for the new bytes.
     for position in [1, 3] {
         let mut forged = approval.clone();
         forged.call_mut(position).unwrap().arguments = Arguments::stored(&br#"{"all":true}"#[..]);
@@ -265,7 +265,7 @@ fn i4_what_cannot_have_happened_is_found() {
     );
 }
 
-/// Computed independently of this code, as test vectors for other verifiers.
+/// Checks links that were computed independently of this code. They serve as test vectors for other verifiers.
 #[tokio::test]
 async fn i16_links_are_what_they_always_were() {
     let fixture = fixture().await;

@@ -29,7 +29,7 @@ pub const KEPT: &str = "(secret, kept as it is)";
 /// Maximum length of a reason for withdrawing, in characters.
 const LONGEST_REASON: usize = 200;
 
-/// Result of a decision and of the calls it released. A refusal is a result too: look at it, or call
+/// Result of a decision and of the calls it released. A refusal is a result, too: check `refusal`, or call
 /// [`accepted`](Resolved::accepted).
 #[derive(Debug)]
 #[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
@@ -285,7 +285,8 @@ impl Gate {
         Ok(Ok(revisions))
     }
 
-    /// Returns the first place in the edited calls that is not secret but would be hidden by a secret.
+    /// Returns the first value or name in the edited calls that is not secret but would be hidden, because it repeats a
+    /// secret.
     fn concealed_by_edits(
         &self,
         approval: &Approval,
@@ -360,7 +361,7 @@ impl Gate {
     }
 }
 
-/// Returns the first secret place that holds the placeholder instead of a secret.
+/// Returns the JSON pointer of the first secret argument that still holds the placeholder [`KEPT`].
 fn kept_at(arguments: &[u8], secrecy: &Secrecy) -> Option<String> {
     let is_kept = |leaf: &json::Leaf| leaf.kind == json::Kind::String && leaf.text() == KEPT;
     let leaves = json::leaves(arguments).into_iter();

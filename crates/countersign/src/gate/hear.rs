@@ -36,7 +36,7 @@ pub enum ReplyOutcome {
     PassOn,
     /// The approval was decided, and its calls were run as far as this gate's executor runs them.
     Decided(Resolved),
-    /// Another message withdrew the approval: pass it on to the agent.
+    /// The reply was about something else and withdrew the approval: pass the reply on to the agent.
     Cancelled(SharedApproval),
     /// The approval stays: pass the message on to the agent and show the card again.
     Kept(SharedApproval),

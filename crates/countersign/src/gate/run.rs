@@ -436,7 +436,7 @@ impl Gate {
 /// Fails outside of a tokio runtime, and in one that was built without timers: a call could be run there, but neither
 /// be given up in time nor its outcome be recorded. Checked before a start is recorded.
 pub(super) fn require_timers() -> Result<(), StoreError> {
-    // Tokio has no other way to ask for them.
+    // Tokio has no other way to find out whether timers are enabled.
     match std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))) {
         Ok(()) => Ok(()),
         Err(_) => Err(StoreError::Unavailable(

@@ -32,7 +32,7 @@ pub(super) fn is_long(submission: &Submission) -> bool {
     messages.map(|message| message.text().len()).sum::<usize>() >= LONG_FROM
 }
 
-/// Without the feature, a submission has no conversation, and nothing is traced.
+/// Without the feature `provenance`, a submission has no conversation, and nothing is traced.
 #[cfg(not(feature = "provenance"))]
 impl Gate {
     pub(super) fn trace(&self, _: &Submission, _: CallRequest<'_>) -> Option<Provenance> {

@@ -19,7 +19,7 @@ use crate::state::CallState;
 use crate::summary::{SecretPath, Secrets, generic, is_secret, mark_each, marked};
 use crate::undoes::Undoes;
 
-/// Longest name of a place in a message, in characters.
+/// Maximum length of a JSON pointer in a message, in characters.
 const PLACE_CHARS: usize = 100;
 
 /// Undo of a whole approval.
@@ -177,13 +177,14 @@ impl Gate {
         }
     }
 
-    /// Returns the places of an undo that are secret because they are made from secrets of the original call or its
-    /// result, in addition to the undo's `own` secrets. Fails if a place mixes a secret with other values: hiding the
-    /// place would hide those too.
+    /// Returns the paths of an undo's arguments that are secret because they are made from secrets of the original call
+    /// or its result, in addition to the undo's `own` secrets. Fails if an argument mixes a secret with other values:
+    /// hiding the argument would hide those values, too.
     ///
-    /// A place made from secrets alone is secret, whatever words the policy puts around them. All other places are
-    /// compared with the undo that results if the secrets are replaced by marks: a mark alone is a copied secret, and
-    /// any other difference is computed from a secret.
+    /// An argument whose template uses only secrets is secret, whatever words the policy puts around them. The other
+    /// arguments are compared with those of a second undo, made from documents in which each secret is replaced by a
+    /// placeholder. An argument that became the placeholder is a copied secret; one that changed in any other way mixes
+    /// a secret with other values.
     fn secrets_of_undo(
         &self,
         done: &Call,
@@ -234,7 +235,8 @@ impl Gate {
                     }
                 }
             }
-            // Something is computed from a secret. Only what names none is known to hold none.
+            // The undo cannot be made from placeholders, so some argument is computed from a secret. Then only
+            // arguments whose templates use no secret are known to contain none.
             Err(_) => {
                 let mut others = sources
                     .iter()
@@ -247,7 +249,8 @@ impl Gate {
                 }
             }
         }
-        // A secret that is only part of a place is hidden on its own, too: in what the tool answers, for example.
+        // A secret that is only part of an argument is also hidden where it is repeated by itself, such as in the
+        // tool's result.
         let parts = leaves
             .iter()
             .filter(|leaf| is_covered(&secret, &leaf.pointer))
@@ -270,7 +273,7 @@ fn pointer_of(name: &str) -> String {
     parts.map(|part| format!("/{part}")).collect()
 }
 
-/// Returns true if the value of a name such as `args.user` is secret, or holds one that is.
+/// Returns true if the value of a name such as `args.user` is secret, or contains a secret value.
 fn may_hold_secret(paths: &[SecretPath], name: &str) -> bool {
     let mut secrets = Secrets::new(paths);
     for part in name.split('.').skip(1) {
@@ -282,7 +285,7 @@ fn may_hold_secret(paths: &[SecretPath], name: &str) -> bool {
     secrets.is_here_or_below()
 }
 
-/// Message for a place of an undo that cannot be shown.
+/// Returns the error message for an argument of an undo that mixes a secret with other values.
 fn mixed(pointer: &str) -> String {
     format!(
         "`{}` of the undo holds a secret of the call beside other values, and would hide those too\n\

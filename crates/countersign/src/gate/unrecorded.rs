@@ -114,8 +114,8 @@ async fn work(store: Weak<dyn Store>, unrecorded: Arc<Unrecorded>) {
     }
 }
 
-/// Returns the outcomes after a number, and starts over at the end: one that cannot be written does not hold up the
-/// others. Returns `None` if the queue is empty.
+/// Returns the next outcomes after the number `after`, wrapping around at the end of the queue, so that an outcome that
+/// cannot be written does not hold up the others. Returns `None` if the queue is empty.
 fn next_round(unrecorded: &Unrecorded, after: &mut u64) -> Option<Vec<(u64, Finish)>> {
     let mut waiting = lock(unrecorded);
     if waiting.outcomes.is_empty() {
