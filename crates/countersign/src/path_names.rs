@@ -2,8 +2,8 @@
 //!
 //! Input: one text of a call's arguments. Output: everything in it that can be a path: the text itself, its words as
 //! they are written, and its words as a POSIX shell reads them, without quotes and backslashes.
-//! Not here: variables, substitutions and wildcards, which only a shell can resolve. A command with one of the first two,
-//! or that changes its folder, counts as unsure.
+//! Not here: variables, substitutions and wildcards, which only a shell can resolve. A command that uses a variable or
+//! a substitution, or that changes its folder, counts as unsure.
 
 use std::collections::HashSet;
 
@@ -18,28 +18,29 @@ const OPERATORS: &str = ";|&<>()`\0";
 /// Commands of a shell that change its folder.
 const FOLDER_CHANGES: [&str; 4] = ["cd", "chdir", "pushd", "popd"];
 
-/// Parts of the names of arguments that may be the folder in which relative paths of other arguments begin.
+/// Parts of argument names, such as `root_dir`, whose values may be base folders for relative paths in other arguments.
 const BASES: [&str; 7] = ["path", "dir", "folder", "cwd", "root", "base", "workspace"];
 /// Maximum number of base folders of one call. The policy holds a call with more.
 pub const MOST_BASES: usize = 64;
-/// Beginning of the lines with which a patch for Codex names its files: `*** Update File: src/a.rs`.
+/// Prefix of the lines that name a file in a patch for Codex, as in `*** Update File: src/a.rs`.
 const PATCHED: &str = "*** ";
-/// Levels of commands within commands that are read: `sh -c "cd keys"`.
+/// Maximum nesting of commands within commands, such as `sh -c "cd keys"`. Deeper ones count as unsure.
 const MOST_NESTED: usize = 4;
 
-/// Returns true if an argument of this name may be the folder that relative paths begin in.
+/// Returns true if the value of an argument with this name may be a base folder for relative paths in other arguments.
 pub fn is_base(argument: &str) -> bool {
     let name = argument.to_ascii_lowercase();
     BASES.iter().any(|base| name.contains(base))
 }
 
-/// Returns the files that the lines of a patch name. They may have spaces.
+/// Returns the names of the files in a patch, which may contain spaces.
 pub(crate) fn patched_files(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().filter_map(|line| line.strip_prefix(PATCHED));
     lines.filter_map(|line| Some(line.split_once(':')?.1.trim()))
 }
 
-/// Returns true if a name looks like one that a tool gives an argument, not like a path.
+/// Returns true if a text consists of letters, digits, `_` and `-`, as argument names of tools do and most paths do
+/// not.
 pub fn is_argument_name(name: &str) -> bool {
     name.chars()
         .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
@@ -96,12 +97,12 @@ impl ShellWords {
         // In a here-document, quotes and backslashes mean something else. Comments count as text: an apostrophe there
         // leaves a quote open.
         let is_here_document = text.contains("<<") && text.contains(['\'', '"', '\\']);
-        // The words behind it begin in another folder.
+        // After such a command, relative paths begin in another folder.
         let moves = reader
             .words
             .iter()
             .any(|word| FOLDER_CHANGES.contains(&word.as_str()));
-        // `~+` is the folder of the shell.
+        // `~+` stands for the shell's current folder, `~-` for its previous one.
         let has_folder = reader
             .words
             .iter()
@@ -120,7 +121,7 @@ impl ShellWords {
     }
 }
 
-/// A shell's reading of a text so far.
+/// State of reading a text as a shell does.
 #[derive(Default)]
 struct Reader {
     words: Vec<String>,
@@ -145,13 +146,13 @@ impl Reader {
         }
     }
 
-    /// Adds a `$` outside single quotes. With most characters behind it, the shell puts something else there.
+    /// Adds a `$` outside single quotes. Before most characters it starts a substitution, which makes the text unsure.
     fn dollar(&mut self, next: Option<&char>) {
         self.is_unsure |= next.is_some_and(|c| c.is_alphanumeric() || "_{([*@#?-$!\"".contains(*c));
         self.word.push('$');
     }
 
-    /// Adds a character behind a backslash. An escaped line end joins two lines.
+    /// Adds the character after a backslash. An escaped line end joins two lines.
     fn escaped(&mut self, c: Option<char>) {
         match c {
             Some('\n') => {}

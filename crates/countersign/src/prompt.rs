@@ -20,7 +20,7 @@ use crate::time::Time;
 /// Maximum number of calls listed in the summary of a batch.
 const MOST_LINES: usize = 20;
 
-/// Default maximum length of a message: a little less than Telegram allows.
+/// Default maximum length of a message, in UTF-16 code units: a little less than Telegram allows.
 pub const LONGEST_MESSAGE: usize = 4_000;
 /// Lowest limit that a conversation may set; a shorter message has no room for the question itself.
 pub const SHORTEST_LIMIT: usize = 400;
@@ -163,8 +163,8 @@ fn place(approval: &Approval, page: Option<&str>) -> String {
     }
 }
 
-/// Returns as much of a card as fits, how much is missing, and where to see it. `values` fill the placeholders for that
-/// place and the deny label.
+/// Returns as much of a card as fits, how much is missing, and where to see it. `values` fills the placeholders for
+/// that location and for the deny label.
 fn part(card: &CardText, sentences: &Sentences, limit: usize, values: &[(&str, &str)]) -> String {
     let tail = |missing: Missing| {
         let (calls, of) = (missing.calls.to_string(), missing.of.to_string());

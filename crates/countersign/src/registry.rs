@@ -28,13 +28,13 @@ pub enum Kind {
     Setting,
     /// Denied calls that may not be proposed again during the cool-down.
     Denial,
-    /// Memory of a channel: the card last shown, and recent message ids.
+    /// State of a channel: the card last shown, and recent message ids.
     Channel,
-    /// Step of an agent's session.
+    /// Piece of an agent's stored session.
     Turn,
     /// Agent that owns a channel.
     Owner,
-    /// Lease of a running service.
+    /// Lease of a running service, which it renews while it runs.
     Node,
 }
 

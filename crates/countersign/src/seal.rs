@@ -38,8 +38,8 @@ impl Secret {
         &self.0
     }
 
-    /// Checks that the value can be a call's credential: short enough, and such that every way to a tool, an HTTP
-    /// header among them, carries it unchanged.
+    /// Checks that the value can be a call's credential: short enough, and made of characters that every transport to a
+    /// tool, such as an HTTP header, carries unchanged.
     pub fn check(&self) -> Result<(), SealError> {
         let is_visible = |byte: &u8| matches!(byte, b' '..=b'~');
         let ends_blank = |end: Option<&u8>| end.is_none_or(|byte| *byte == b' ');
@@ -68,7 +68,7 @@ pub enum SealError {
     /// The secret is too large.
     #[error("a secret has at most {LARGEST_SECRET} bytes")]
     TooLarge,
-    /// The secret cannot stand in a header.
+    /// The secret is empty, has characters other than visible ASCII and blanks, or begins or ends with a blank.
     #[error("a secret is one or more visible ASCII characters, with blanks only between them")]
     NotVisible,
     /// Sealed with another key or for another call, or damaged.

@@ -1,4 +1,4 @@
-//! Replaces a call's secrets by marks wherever they would be shown.
+//! Replaces a call's secrets by marks, such as `hidden, 8 bytes, hash 1a2b3c4d`, wherever they would be shown.
 //!
 //! Input: the secret paths (from the call's own terms and the policy), the call's arguments, its snapshot and its
 //! result. Output: rows, texts and JSON in which the values at those paths are marks, also where a tool, an agent or a
@@ -285,7 +285,8 @@ pub(crate) struct HiddenTree<'a> {
     is_changed: bool,
 }
 
-/// Returns a pointer without its short array indexes: they reveal nothing about a secret that is as short.
+/// Returns a pointer without its short array indexes, in which a secret that is a short number would be found by
+/// chance.
 fn without_indexes(pointer: &str) -> String {
     let is_index = |part: &&str| {
         !part.is_empty() && part.len() < SHORT && part.bytes().all(|byte| byte.is_ascii_digit())
@@ -297,7 +298,7 @@ fn without_indexes(pointer: &str) -> String {
 /// Longest value in a row, in characters.
 const LONGEST: usize = 1_000;
 
-/// Returns true if no letter or digit adjoins the text at this place.
+/// Returns true if the range is a separate word of the text: no letter or digit is next to it.
 fn is_word(text: &str, place: &Range<usize>) -> bool {
     let before = text.get(..place.start).and_then(|text| text.chars().next_back());
     let after = text.get(place.end..).and_then(|text| text.chars().next());

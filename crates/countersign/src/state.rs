@@ -81,7 +81,7 @@ pub enum CallChange {
     Lost,
     /// A person, or the executor reporting late, established that an unknown call succeeded.
     ReconciledSucceeded,
-    /// The same, for a call that failed.
+    /// A person, or the executor reporting late, established that an unknown call failed.
     ReconciledFailed,
     /// The executor reported late, after a person had reconciled the call; recorded as evidence, without effect on the
     /// state.

@@ -101,8 +101,8 @@ pub trait Store: Send + Sync + 'static {
         progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
     ) -> Stored<'a, Audited>;
 
-    /// Returns approvals with a call that is ready to run and none running, among those with an approval or a finished
-    /// call after a cursor.
+    /// Returns approvals with a call that is ready to run and none running. Considers only those that were approved, or
+    /// had a call end, after the cursor.
     fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
         released::released(self, tenant, after).boxed()
     }
@@ -133,7 +133,7 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the problem known with the store's clock, if any.
+    /// Returns the detected fault of the store's clock, if there is one.
     fn clock_trouble(&self) -> Option<ClockTrouble> {
         None
     }

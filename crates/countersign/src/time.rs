@@ -230,7 +230,7 @@ impl std::str::FromStr for Anchor {
     }
 }
 
-/// The system clock and the store's time are far apart.
+/// Fault of a clock: the system clock and the store's time are far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClockTrouble {

@@ -14,9 +14,11 @@ use crate::hash::{Fields, Hash};
 pub const LONGEST_PATH: usize = 4096;
 /// Maximum number of links of one call.
 pub const MOST_LINKS: usize = 64;
-/// Path of a link that names the home folder of the host, if that is in an unusual place and the call may read it.
+/// Path of the link that stands for the host's home folder. A host adds such a link if the home folder is in an unusual
+/// place and the call may read it.
 pub const HOME: &str = "~";
-/// Character in a target for a part of its name that is not UTF-8. A place with such a name cannot be compared.
+/// Character in a link's target that replaces bytes which are not UTF-8. Such a target cannot be compared with
+/// sensitive files.
 pub const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
 
 /// The folder that a call runs in, and links that its arguments name.
@@ -26,7 +28,7 @@ pub struct WorkingFolder {
     links: Vec<Link>,
 }
 
-/// A path that leads to another place than it says.
+/// A path that leads to another file or folder than its text says, because of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     /// The path as the call names it.
@@ -120,7 +122,7 @@ fn is_path(text: &str) -> bool {
     (1..=LONGEST_PATH).contains(&text.len()) && !text.contains('\0')
 }
 
-/// Returns true for a path from the root of any system, since the host may run on another one.
+/// Returns true for a path that is absolute on any operating system, since the host may run on another one.
 fn is_absolute(path: &str) -> bool {
     let has_drive =
         || matches!(path.as_bytes(), [drive, b':', b'/' | b'\\', ..] if drive.is_ascii_alphabetic());

@@ -40,8 +40,8 @@ impl Act {
         self.summary.as_deref()
     }
 
-    /// All words of the summary, including those that are shown only sometimes. A reply may not repeat these, but they
-    /// can show that the act is more than its first words.
+    /// Returns all words of the summary, including those that are shown only under a condition. A reply that names the
+    /// act cannot repeat such words. They only show that the summary may say more than its fixed words.
     pub(crate) fn every(&self) -> Option<&str> {
         self.every.as_deref()
     }

@@ -1,8 +1,8 @@
-//! The paths that an argument may mean, for conditions: `paths.file_path`.
+//! The paths that each argument may mean, for conditions that use a variable such as `paths.file_path`.
 //!
-//! Input: a call's arguments, and its working folder if that is known. Output: for each argument the texts in it, each as
-//! it is written, from the working folder, and where links lead.
-//! Not here: words within a text, except for the files that a patch names. A word of a file's content is no path.
+//! Input: a call's arguments, and its working folder if that is known. Output: for each argument, the texts in it, each
+//! as written, resolved against the working folder, and with links followed. Not here: words within a text, because a
+//! word in a file's content is no path. Only the file names in a patch are read.
 
 use super::sensitive_paths;
 use crate::json::{Node, Tree};
@@ -12,7 +12,7 @@ use crate::working_folder::{HOME, WorkingFolder};
 /// The name of each argument, with the paths that it may mean.
 type Paths<'t> = Vec<(&'t str, Vec<String>)>;
 
-/// Returns the paths that each argument may mean, or why there are too many to tell.
+/// Returns the paths that each argument may mean, or an error message if there are too many to compare.
 pub(super) fn read<'t>(arguments: &'t Tree<'_>, folder: Option<&WorkingFolder>) -> Result<Paths<'t>, String> {
     let Node::Object(members) = &arguments.node else {
         return Ok(Vec::new());
@@ -45,7 +45,8 @@ fn collect<'t>(value: &'t Tree<'_>, texts: &mut Vec<&'t str>) {
     }
 }
 
-/// Returns a text as it is written, without dots, from the folders that it may begin in, and where links lead.
+/// Returns the paths that a text may mean: as written, resolved against each folder in which it may begin, and with
+/// links followed; each of them also with `.` and `..` removed.
 fn readings(text: &str, bases: &[String], folder: Option<&WorkingFolder>) -> Vec<String> {
     let targets = |path: &str| {
         let links = folder.into_iter().flat_map(WorkingFolder::links);

@@ -19,7 +19,7 @@ pub struct ToolListing<'p> {
     pub risk: Risk,
     /// Condition under which a call is held. If absent, every call is held unless the tool's effect is `read`.
     pub hold: Option<&'p str>,
-    /// Whether a call is also held when an argument names a sensitive place.
+    /// Whether a call is also held when an argument names a sensitive file or folder.
     pub has_places: bool,
     /// Condition under which a call is forbidden.
     pub deny: Option<&'p str>,

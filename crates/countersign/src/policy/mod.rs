@@ -314,7 +314,7 @@ impl Policy {
         }
     }
 
-    /// Adds a file of the host itself, such as its store, to the sensitive places. The path is absolute.
+    /// Adds a file of the host itself, such as its store, to the sensitive files. `path` must be absolute.
     pub fn protect(&mut self, path: &str) {
         self.sensitive.add(path);
     }

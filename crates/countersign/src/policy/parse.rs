@@ -210,7 +210,7 @@ fn agents(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Agents {
     }
 }
 
-/// Builds the list of sensitive places, including those added by `[places]`.
+/// Builds the list of sensitive files and folders, including those added by `[places]`.
 fn sensitive(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Sensitive {
     let table = reader.table(root, "places");
     let Some(table) = table.and_then(|value| value.get_ref().as_table()) else {

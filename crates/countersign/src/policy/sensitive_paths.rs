@@ -3,10 +3,10 @@
 //! Input: a call's arguments, which of them name files, and the working folder if it is known. Output: why the call is
 //! held, or nothing.
 //!
-//! One list applies to all tools; a policy can add entries but not remove any. Names are compared as written, without
-//! percent encoding, and from the working folder. A link is known only if the host has followed it; a mount or a copy
-//! under another name is not detected. Neither is a search through a whole project, unless its path or its filter names
-//! a sensitive place.
+//! One list applies to all tools; a policy can add entries but not remove any. Names are compared as written, with
+//! percent encoding removed, and resolved against the working folder. A link is known only if the host has followed it;
+//! a mount or a copy under another name is not detected. Neither is a search through a whole project, unless its path
+//! or its filter names a sensitive place.
 
 use std::borrow::Cow;
 
@@ -39,21 +39,23 @@ const SENSITIVE: &str = "
     /dev/mem /dev/kmem /dev/port /dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* /dev/loop*
     /dev/mapper /dev/block /dev/disk* /dev/rdisk*
 ";
-/// Folders above sensitive places, beside those that a pattern names itself (`.aws` of `.aws/credentials`). A path that
-/// ends at one of them is held, since a search there would read those.
+/// Folders that contain sensitive files, besides those that a pattern names itself (`.aws` in `.aws/credentials`). A
+/// call with a path that ends at one of them is held, since a search there would read those files.
 const FOLDERS: &str = "/ /home /home/* /users /users/* /root /etc /proc /proc/* ~ ~* $home ${home}";
-/// Arguments with which coding agents' tools name the folder to search. Without one they search the working folder.
+/// Names of the arguments in which tools of coding agents take the folder to search. Without such an argument they
+/// search the working folder.
 const SEARCHED: [&str; 4] = ["path", "paths", "dir_path", "directory"];
-/// Arguments with which tools name a command for a shell.
+/// Names of the arguments in which tools take a shell command.
 const COMMANDS: [&str; 12] = [
     "command", "commands", "cmd", "cmdline", "script", "shell", "bash", "sh", "exec", "code", "args", "argv",
 ];
 /// Maximum number of names that one argument may expand to; with more, the call is held.
 pub(super) const MOST_NAMES: usize = 256;
-/// Levels of percent encoding that are resolved: `%252e`. A file URL with more is held.
+/// Maximum number of levels of percent encoding that are resolved (`%252e` has two). A file URL with more is held.
 const MOST_DECODED: usize = 4;
 
-/// Beginnings of groups in extended patterns, such as `+(a|b)`, which are not compared.
+/// Prefixes of groups in extended glob patterns, such as `+(a|b)`. A text with one of them is held without being
+/// compared.
 const EXTENDED: [&str; 5] = ["+(", "@(", "?(", "!(", "*("];
 /// Reason for holding a filter that tools may read in another way than this module.
 const UNREADABLE: &str = "a pattern that cannot be read for sure";
@@ -72,7 +74,7 @@ struct Pattern {
 /// A tool's `places`: the arguments that name files.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Arguments that must be present.
+    /// Arguments that are checked and must be present; a call without one of them is held.
     required: Vec<String>,
     optional: Vec<String>,
     /// Whether every argument is checked.
@@ -102,7 +104,7 @@ impl Sensitive {
     /// Returns the pattern that matches the text as a path, or any path within it, if one does.
     fn named_in(&self, text: &str, start: &Start) -> Option<&str> {
         if text.contains('\0') {
-            // Some programs end a name there.
+            // Some programs take this character as the end of the name.
             return Some("a name with a NUL character");
         }
         let Some(readings) = readings(text) else {
@@ -140,7 +142,7 @@ impl Sensitive {
         })
     }
 
-    /// Returns the pattern that matches a path as it is written, or from the working folder.
+    /// Returns the pattern that matches a path as written, or resolved against the working folder or a base folder.
     fn named_from(&self, path: &str, start: &Start) -> Option<&str> {
         if path.split('/').any(has_unreadable_class) {
             return Some(UNREADABLE);
@@ -152,13 +154,14 @@ impl Sensitive {
         self.named_at(path, start).or_else(|| folders.find_map(from))
     }
 
-    /// Returns the pattern that matches a path, which may also end at the host's home folder.
+    /// Returns the pattern that matches a path, or a description if the path ends at the host's home folder.
     fn named_at(&self, path: &str, start: &Start) -> Option<&str> {
         let found = self.named_by(path);
         found.or_else(|| start.is_home(path).then_some("a home folder"))
     }
 
-    /// Returns the pattern that a whole folder belongs to, not counting folders that merely contain sensitive places.
+    /// Returns the pattern that makes a whole folder sensitive. A folder that merely contains sensitive files does not
+    /// count.
     fn covers(&self, folder: &str) -> Option<&str> {
         if folder.contains(working_folder::UNREADABLE) {
             return Some("a name that is not UTF-8");
@@ -188,7 +191,8 @@ impl Sensitive {
         if path.is_empty() {
             return None;
         }
-        // Where a relative path begins is not known for sure, so one that climbs may have reached the root.
+        // The folder in which a relative path begins is not certain, so a path that leaves it with `..` may have
+        // reached the root.
         let is_rooted = is_rooted || climbs;
         let is_found = |pattern: &&Pattern| {
             pattern.is_in(&written, is_rooted)
@@ -214,7 +218,8 @@ impl Pattern {
         }
     }
 
-    /// Returns true if a path ends at the folder that directly holds the pattern's places.
+    /// Returns true if a path ends at the folder that directly contains the files of this pattern, such as `.aws` for
+    /// `.aws/credentials`.
     fn is_below(&self, path: &[&str], is_rooted: bool) -> bool {
         let Some((_, folder)) = self.names.split_last().filter(|(_, folder)| !folder.is_empty()) else {
             return false;
@@ -250,9 +255,9 @@ impl Pattern {
 struct Start {
     /// The working folder; if it is a link, also its target.
     folders: Vec<String>,
-    /// Folders that other arguments name, in which relative paths may begin as well.
+    /// Folders named by other arguments, in which a relative path may begin as well.
     bases: Vec<String>,
-    /// Paths as the arguments name them, with their targets in lower case.
+    /// Links: the path as an argument names it, and its target in lower case.
     links: Vec<(String, String)>,
     /// The home folder, if the host says that it is in an unusual place.
     home: Option<String>,
@@ -278,7 +283,7 @@ impl Start {
         }
     }
 
-    /// Adds the folders that the arguments name, from each working folder.
+    /// Adds the base folders that arguments name. A relative one is resolved against each working folder.
     fn with_bases(mut self, bases: &[String]) -> Start {
         for text in bases.iter().map(|base| base.to_lowercase()) {
             match text.starts_with(['/', '\\', '~', '$']) || self.folders.is_empty() {
@@ -382,8 +387,8 @@ impl Places {
         })
     }
 
-    /// Returns true if a call may search the working folder itself, because it names no other place to begin. An empty
-    /// name counts as none, even beside another one: the tool may use either.
+    /// Returns true if a call may search the working folder itself, because no argument names another folder to search.
+    /// An empty name counts as none, even beside another one: the tool may use either.
     fn is_search_of_folder(&self, members: &[(Cow<'_, str>, Tree<'_>)]) -> bool {
         let is_start = |key: &str| SEARCHED.contains(&key) || self.optional.iter().any(|name| name == key);
         let mut given = members.iter().filter(|(key, _)| is_start(key)).peekable();
@@ -404,8 +409,8 @@ pub(super) fn unfollowed(arguments: &[u8], folder: Option<&WorkingFolder>) -> Op
     long.map(|(key, _)| too_long(key))
 }
 
-/// Returns the folders that arguments name, in which relative paths of others may begin. A caller has to
-/// refuse more than `MOST_BASES`.
+/// Returns the values of arguments that may be base folders for relative paths in other arguments. Callers have to
+/// refuse a call with more than `MOST_BASES`.
 pub(super) fn bases(members: &[(Cow<'_, str>, Tree<'_>)]) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in members {
@@ -425,7 +430,7 @@ fn collect_bases(key: &str, value: &Tree<'_>, found: &mut Vec<String>) {
     }
 }
 
-/// Returns true if a command anywhere in `value` may be read by a shell in another way.
+/// Returns true if `value` contains a shell command that cannot be read with certainty, such as one with variables.
 fn has_unsure_command(key: &str, value: &Tree<'_>) -> bool {
     let is_command = COMMANDS.iter().any(|name| key.eq_ignore_ascii_case(name));
     let is_unsure = |text: &str| !ShellWords::read(text).is_sure;
@@ -461,7 +466,7 @@ fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option
     }
 }
 
-/// Returns true if a string within `value`, or the name of a member, fits.
+/// Returns true if `fits` accepts a string within `value`, or the name of a member.
 fn any_text(value: &Tree<'_>, fits: &dyn Fn(&str) -> bool) -> bool {
     match &value.node {
         Node::String(text) => fits(text),
@@ -488,7 +493,7 @@ fn readings(text: &str) -> Option<Vec<String>> {
     let mut text = text.to_lowercase();
     let is_url = text.contains(FILE_URL);
     let mut readings = Vec::new();
-    // The path of a file URL ends before these, unless they are encoded, and its host is not part of the path.
+    // The path of a file URL ends before `?` and `#`, unless they are encoded, and its host is not part of the path.
     let mut path = is_url.then(|| {
         let path = without_hosts(&text);
         path.split(['?', '#']).collect::<Vec<_>>().join(" ")

@@ -91,7 +91,8 @@ impl CallTemplate {
 /// JSON documents that templates refer to by name.
 pub(super) struct Inputs<'a> {
     documents: Vec<(&'static str, Tree<'a>)>,
-    /// The same for expressions that compute. A number that cannot be represented exactly is undefined there.
+    /// The same documents as template values, for expressions that compute something. A number that cannot be
+    /// represented exactly is undefined there.
     context: Value,
 }
 

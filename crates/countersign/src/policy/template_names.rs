@@ -93,7 +93,7 @@ fn end_of_code(code: &str, end: &str) -> Option<usize> {
     None
 }
 
-/// Returns the filters and tests in a piece of code: behind `|`, behind `is` or `is not`, and in `{% filter NAME %}`.
+/// Returns the filters and tests in a piece of code: after `|`, after `is` or `is not`, and in `{% filter NAME %}`.
 fn named_in(offset: usize, code: &str, is_block: bool) -> Vec<UnknownName> {
     let mut found = Vec::new();
     let mut kind = None;
@@ -154,7 +154,7 @@ fn tokens(code: &str) -> Vec<(usize, &str)> {
     tokens
 }
 
-/// Returns the length of a string behind its opening quote, including the closing one.
+/// Returns the length of a string after its opening quote, including the closing one.
 fn string_length(inside: &str, quote: &str) -> usize {
     let mut is_escaped = false;
     for (at, letter) in inside.char_indices() {

@@ -48,9 +48,9 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Makes more places secret, and hides the secrets that `secrecy` knows in all texts for people. A summary that
-    /// contains such a secret is replaced by the `generic` one, which hides by place, so that a secret never hides a
-    /// word of the policy.
+    /// Makes the values at `more` paths secret, and hides the secrets that `secrecy` knows in the summary and the
+    /// notes. A summary that contains such a secret is replaced by the `generic` one, which hides values by their
+    /// paths, so that a secret that equals a word of the policy does not hide that word.
     pub(crate) fn hide(
         &mut self,
         more: impl IntoIterator<Item = SecretPath>,

@@ -40,7 +40,7 @@ pub enum UndoProblem {
     Unmakable {
         /// Name of the argument.
         field: String,
-        /// Cause.
+        /// Reason why the argument could not be rendered.
         reason: String,
     },
     /// The call's arguments or its result are not acceptable JSON.

@@ -1,13 +1,14 @@
 //! Compares components of paths that may contain wildcards, classes and braces.
 //!
-//! Input: a component of a pattern of ours, in which only `*` is special, and one that a call names. Output: whether
-//! both could mean the same file. What tools read in different ways counts as a match or is reported as unreadable.
+//! Input: a component of a pattern for sensitive files, in which only `*` is special, and a component of a path that a
+//! call names. Output: whether both could mean the same file. Syntax that tools interpret differently counts as a match
+//! or is reported as unreadable.
 
 use std::borrow::Cow;
 
 use super::sensitive_paths::MOST_NAMES;
 
-/// Maximum number of characters of a name with wildcards that is compared; a longer one counts as sensitive.
+/// Maximum length in characters of a path component whose wildcards are compared; a longer one counts as a match.
 const LONGEST_WILD: usize = 1024;
 
 /// Returns a path without the wildcards at its end.
@@ -17,8 +18,8 @@ pub(super) fn without_wildcards<'p, 'n>(path: &'p [&'n str]) -> &'p [&'n str] {
 }
 
 /// Returns true if a component of a pattern and a component of a path could mean the same file. If the path component
-/// is mostly wildcards, it is compared with the shortest name that the pattern matches: `*.ts` could be `.env.ts`, but
-/// does not ask for it.
+/// is mostly wildcards, it is compared with the shortest name that the pattern matches. So `*.ts` is not the same as
+/// `.env*`, although both match `.env.ts`.
 pub(super) fn is_same(pattern: &str, name: &str) -> bool {
     if matches(pattern, name) {
         return true;
@@ -37,8 +38,8 @@ pub(super) fn is_same(pattern: &str, name: &str) -> bool {
     matches(name, &shortest()) || pattern.starts_with('.') && is_hidden() || is_overlap(pattern, name)
 }
 
-/// Returns true if some name matches both a pattern and a component with wildcards, and the component says enough of
-/// that name to ask for it: how it begins, or how it ends.
+/// Returns true if some name matches both a pattern and a path component with wildcards, and the component fixes enough
+/// of that name's beginning or end to mean it; `*a*` fixes neither.
 fn is_overlap(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = one_for_each_class(pattern);
     let name: Vec<char> = one_for_each_class(name);
@@ -55,8 +56,8 @@ fn is_overlap(pattern: &str, name: &str) -> bool {
 
 /// Returns true if some name matches both patterns of `*` and `?`.
 fn have_common_name(one: &[char], other: &[char]) -> bool {
-    // Row of a table from the ends of both: entry `j` says whether the rest of `one` and `other` from `j` have a name
-    // in common.
+    // One row of a dynamic-programming table, built from the ends of both patterns: entry `j` says whether the rest of
+    // `one` and the rest of `other` from `j` on match a common name.
     let stars = other.iter().rev().take_while(|c| **c == '*').count();
     let mut row: Vec<bool> = (0..=other.len()).map(|j| j + stars >= other.len()).collect();
     for c in one.iter().rev() {
@@ -89,7 +90,7 @@ pub(super) fn has_brace(name: &str) -> bool {
 /// Returns true if a component has a class `[…]` that tools read in different ways: one that does not end, or with a
 /// bracket or a backslash in it.
 pub(super) fn has_unreadable_class(name: &str) -> bool {
-    // Files of web frameworks have such names. Read as a class, they mean no sensitive name.
+    // Web frameworks use file names such as `[[...slug]]`. Read as a class, such a name matches no sensitive file.
     let optional = name
         .strip_prefix("[[...")
         .and_then(|rest| rest.strip_suffix("]]"));

@@ -1,11 +1,11 @@
-//! Finds places that a secret would hide although the policy does not call them secret.
+//! Finds values and names that a card would hide although the policy does not call them secret.
 //!
 //! Input: calls as they are shown to a person, each with its secrets. Output: the first place outside the secret paths
-//! that a card would show as a mark, or an error if there are more secrets than a card may have. An agent chooses the
-//! values of secret arguments, so it could hide any other value by repeating it there. Such calls are neither shown to
-//! a person nor approved.
-//! Not here: results, comments and the agent's own words, where hiding a repeated secret hides nothing of what would
-//! run.
+//! that a card would show as a mark, or an error if there are more secrets than a card may have. A place is a value or
+//! a member's name in the arguments or in the snapshot, or the working folder. An agent chooses the values of secret
+//! arguments, so it could hide any other value by repeating it there. Such calls are neither shown to a person nor
+//! approved. Not here: results, comments and the agent's own words, where hiding a repeated secret hides nothing of
+//! what would run.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::policy::Policy;
 use crate::summary::{SecretPath, Secrets, rows, secret_values};
 use crate::working_folder::WorkingFolder;
 
-/// Longest name of a place in a message, in characters.
+/// Maximum length of a JSON pointer in a message, in characters.
 const PLACE_CHARS: usize = 100;
 
 /// Hint for a repeated secret.
@@ -30,14 +30,14 @@ const FEWER_SECRETS: &str =
 /// Hint for a snapshot that is not a JSON object.
 const OTHER_READ: &str = "have that read answer a JSON object, or take `before` out of the policy";
 
-/// A secret that would hide part of a place that is not secret.
+/// Refusal of calls whose card would hide something that is not secret, or that have too many secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 #[non_exhaustive]
 pub struct Concealed {
-    /// Position of the call that the hidden place belongs to, from 1.
+    /// Position of the call with the hidden value or name, from 1.
     pub call: u8,
-    /// Names the hidden place and the secret's path. Safe to show: contains no secret.
+    /// Message that names the hidden place and the secret's path. Safe to show: contains no secret.
     sentence: String,
     hint: &'static str,
 }
@@ -67,7 +67,8 @@ struct ShownCall<'c> {
     folder: Option<&'c WorkingFolder>,
 }
 
-/// Returns the first place of these calls that is not secret but would be hidden in part, by a secret of any of them.
+/// Returns the first place in these calls that is not secret but repeats a secret of any of them, so that it would be
+/// hidden at least in part.
 pub(crate) fn concealed<'c>(calls: impl IntoIterator<Item = (&'c Call, Secrecy)>) -> Option<Concealed> {
     concealed_with(calls, None)
 }
@@ -194,7 +195,7 @@ impl ShownCall<'_> {
     }
 }
 
-/// A place where a secret is repeated.
+/// A value or member's name that repeats a secret.
 struct Hit<'s> {
     value: &'s SecretValue,
     pointer: String,
@@ -206,7 +207,7 @@ struct Looked<'s> {
 }
 
 impl<'s> Looked<'s> {
-    /// Finds a place outside the secret paths where the document repeats a secret.
+    /// Finds a value or member's name, outside the secret paths, that repeats a secret.
     ///
     /// INVARIANT: finds everything that [`Secrecy::table`] and [`Secrecy::tree`] would hide outside the secret paths.
     /// They hide by the same [`Secrecy::text`], over the same names and values.
@@ -273,7 +274,7 @@ impl<'s> Looked<'s> {
 }
 
 impl Secrecy {
-    /// Returns true if any place is secret or any value is known.
+    /// Returns true if there is any secret path or secret value.
     fn knows_any(&self) -> bool {
         self.has_any() || !self.values.is_empty()
     }
@@ -305,8 +306,8 @@ impl Secrecy {
 }
 
 impl Approval {
-    /// Returns a place in the approval's calls that is not secret but that a card would show as a mark. Such a card is
-    /// not whole and cannot be approved.
+    /// Returns a value or name in the approval's calls that is not secret but that a card would show as a mark. Such a
+    /// card is not whole and cannot be approved.
     pub fn concealed(&self, policy: &Policy) -> Option<Concealed> {
         let has_secrets = |call: &Call| {
             let own = call.terms.secret.as_ref();
@@ -332,8 +333,8 @@ pub(crate) fn too_many(paths: &[SecretPath], arguments: &[u8]) -> Option<Conceal
     (different.len() > MOST_SECRETS).then(|| Concealed::too_many(1))
 }
 
-/// Returns true if a snapshot is a JSON object, which can be shown place by place. In other text nobody can tell what
-/// is secret, so all of it is hidden.
+/// Returns true if a snapshot is a JSON object, whose secret values can be hidden one by one. In any other text it is
+/// unknown what is secret, so all of it is hidden.
 fn has_places(document: &[u8]) -> bool {
     json::check(
         document,

@@ -55,7 +55,7 @@ struct Pattern {
     is_encoding: bool,
 }
 
-/// Derivation of a text that is searched.
+/// Form of a text in which secrets are searched.
 #[derive(Clone, Copy, PartialEq)]
 enum View {
     AsWritten,
@@ -271,7 +271,8 @@ mod tests {
         );
     }
 
-    /// A short secret that is no word there does not keep others that end at the same place from being found.
+    /// A short secret inside a longer word does not count as found. It must not keep another secret that ends at the
+    /// same position from being found.
     #[test]
     fn a_short_secret_hides_no_other() {
         check(&["bcd", "d"], "abcd", &[]);

@@ -70,7 +70,7 @@ impl Audited {
         }
     }
 
-    /// An audit that ended with this fault.
+    /// Creates the result of an audit that this fault ended.
     pub fn ended_by(fault: Fault) -> Audited {
         let mut audited = Audited::new(crate::log::LogHead::default().checkpoint());
         audited.add(fault);

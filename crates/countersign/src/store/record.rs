@@ -22,20 +22,20 @@ use crate::time::Time;
 use crate::undoes::Undoes;
 use crate::working_folder::WorkingFolder;
 
-/// Version 1: the first part alone, which every version has.
+/// Version 1 has only the first part of a body, with which all later versions begin.
 const V1: u8 = 1;
-/// Version 2 appends: of an approval endorsements and the time of erasure, of a call its authority.
+/// Version 2 appends the endorsements and the time of erasure to an approval, and the authority to a call.
 const V2: u8 = 2;
-/// Version 3 appends: of an approval the other calls it undoes, of a call its provenance.
+/// Version 3 appends to an approval the other calls that it undoes, and to a call its provenance.
 const V3: u8 = 3;
-/// Version 4 appends: of an approval whose decisions were refused, of a call its snapshot.
+/// Version 4 appends the number of refused decisions per actor to an approval, and the snapshot to a call.
 const V4: u8 = 4;
-/// Version 5 appends: of an approval the accounts its endorsements rest on, of a call which facts the gate knows
+/// Version 5 appends the accounts behind the endorsements to an approval, and to a call the facts that the gate knows
 /// first-hand.
 const V5: u8 = 5;
-/// Version 6 appends: of a call which parts are secret.
+/// Version 6 appends the secret paths to a call.
 const V6: u8 = 6;
-/// Version 7 appends: of a call its working folder.
+/// Version 7 appends the working folder to a call.
 const V7: u8 = 7;
 
 /// Flag in an approval's version byte: the link is the last part of the body instead of in its old place.

@@ -1,4 +1,4 @@
-//! Finds approved calls that nobody runs yet.
+//! Finds approvals with a call that may run and that no process has started.
 
 use std::collections::BTreeSet;
 

@@ -3,8 +3,8 @@
 //! Input: a template when the policy is read; later a call's arguments. Output: the pointers of the values that the
 //! summary shows whole and unchanged. All other values are listed below the summary.
 //!
-//! INVARIANT: a value counts as said only if that is certain. Anything that is not understood (loops, filters, other
-//! conditions) counts as not said, which shows a value twice but hides none.
+//! INVARIANT: a value counts as shown only if that is certain. Anything that is not understood (loops, filters, other
+//! conditions) counts as not shown, which shows a value twice but hides none.
 
 use std::collections::HashSet;
 
@@ -21,8 +21,8 @@ pub(crate) struct TemplateOutput(Vec<Print>);
 struct Print {
     path: Vec<String>,
     within: Vec<Vec<String>>,
-    /// The template's words between this value and the last one, without blanks around them. A value that contains one
-    /// of them could look like two values.
+    /// Fixed texts of the template between this value and the last one that it prints, trimmed. A value that contains
+    /// one of these texts could look like two values.
     until_last: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl ShownValues {
     }
 }
 
-/// A block that encloses a place in a template.
+/// Block of a template that encloses the current position.
 enum Block {
     /// `{% if path %}`
     If(Vec<String>),
@@ -70,7 +70,7 @@ enum Block {
 }
 
 impl TemplateOutput {
-    /// Reads a template that compiles. If it cannot be analysed, no value counts as said.
+    /// Reads a template that compiles. If it cannot be analysed, no value counts as shown.
     pub(crate) fn read(template: &str) -> TemplateOutput {
         read(template).map(TemplateOutput).unwrap_or_default()
     }
@@ -108,7 +108,7 @@ impl TemplateOutput {
 /// Returns the values that a template prints; `None` if something in the template could make the analysis wrong.
 fn read(template: &str) -> Option<Vec<Print>> {
     let mut prints: Vec<Print> = Vec::new();
-    // The words before each printed value, and how many of these there were when each of `prints` was added.
+    // Fixed texts between printed values, and how many of them there were when each entry of `prints` was added.
     let mut words_between: Vec<String> = Vec::new();
     let mut words_before: Vec<usize> = Vec::new();
     let mut words_at_last = 0;
@@ -129,7 +129,7 @@ fn read(template: &str) -> Option<Vec<Print>> {
             }
         };
         let is_print = kind == '{';
-        // Blanks alone separate two values only if nothing else does.
+        // Blanks count as the separator of two values only if there is no other text between them.
         if is_print || !literal.trim().is_empty() {
             words_between.push(literal.trim().to_owned());
             literal.clear();

@@ -17,8 +17,8 @@ pub struct SecretPath(Vec<Segment>);
 enum Segment {
     Named(String),
     Any,
-    /// Part of a text, as a range of bytes; always the last segment. Such a part is hidden wherever it is repeated; its
-    /// own place has to be secret as a whole.
+    /// Part of a text, as a range of bytes; always the last segment. Such a part is hidden wherever it is repeated. The
+    /// text that contains it has to be secret as a whole.
     Within(u32, u32),
 }
 
@@ -76,7 +76,7 @@ impl SecretPath {
     }
 }
 
-/// Paths that still apply at some place in the arguments, with the remaining segments of each.
+/// Secret paths that apply at one position in the arguments, each reduced to its remaining segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Secrets<'s>(Vec<&'s [Segment]>);
 
@@ -95,7 +95,7 @@ impl<'s> Secrets<'s> {
         !self.0.is_empty()
     }
 
-    /// Returns the parts of the text at this place that are secret of their own.
+    /// Returns the parts of the text at this position that are secret by themselves.
     fn parts(&self) -> impl Iterator<Item = Range<usize>> {
         self.0.iter().filter_map(|path| match path {
             [Segment::Within(start, end)] => Some(usize::try_from(*start).ok()?..usize::try_from(*end).ok()?),
@@ -194,7 +194,7 @@ pub(crate) fn marked(text: &str, salt: &[u8]) -> String {
 }
 
 /// Replaces each single value at or below these paths by its mark. Unlike [`hide_values`], keeps lists and objects, so
-/// that a template finds in them what it names.
+/// that a template can still look up their members.
 pub(crate) fn mark_each<'a>(tree: Tree<'a>, secrets: &Secrets<'_>, is_inside: bool, salt: &[u8]) -> Tree<'a> {
     let is_inside = is_inside || secrets.is_here();
     let node = match tree.node {

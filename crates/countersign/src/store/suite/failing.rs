@@ -22,7 +22,7 @@ use crate::wake::Hub;
 pub enum Breaks {
     /// Before the call reaches the store: nothing is written.
     Before,
-    /// After the store has done it: only the answer is lost.
+    /// After the store has run the call: only the answer is lost.
     After,
 }
 
@@ -75,7 +75,7 @@ impl<S: Store> FailingStore<S> {
             StoreError::Full(text()),
         ];
         let before = Breaks::Before;
-        // Errors that promise that nothing was written only occur before.
+        // Errors that promise that nothing was written occur only before the store ran the call.
         let told_the_truth = nothing_written.into_iter().map(|error| (before, error));
         let in_doubt = [
             StoreError::InDoubt(text()),

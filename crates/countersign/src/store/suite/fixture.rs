@@ -30,7 +30,7 @@ pub struct Fixture {
     /// Clock of the store.
     pub clock: Arc<ManualClock>,
     reopen: Option<Reopen>,
-    // Must outlive the store, such as its directory.
+    // Value that must outlive the store, such as its temporary directory.
     _kept: Option<Box<dyn Any + Send + Sync>>,
     known: Mutex<BTreeSet<(Tenant, ApprovalId)>>,
     programs: AtomicU64,

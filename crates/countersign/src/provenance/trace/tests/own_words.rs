@@ -49,7 +49,7 @@ fn x96_another_form_of_the_agents_words_is_the_agents() {
     ] {
         check(after(arguments, "no mail to eve@evil.example"), EVE, "none");
     }
-    // The reverse: the result is encoded, and so is the value in the call.
+    // The reverse: the agent wrote the value plainly, the tool encodes it, and the traced value is the encoded one.
     let query = r#"{"query":"eve@evil.example"}"#;
     check(
         after(query, "q=eve%40evil.example"),
@@ -61,7 +61,7 @@ fn x96_another_form_of_the_agents_words_is_the_agents() {
         r#""ZXZlQGV2aWwuZXhhbXBsZQ==""#,
         "none",
     );
-    // In pieces, over several calls.
+    // The agent wrote the value in pieces, over several calls.
     let messages = vec![
         person("take a note"),
         agent(r#"{"id":7,"append":"eve@"}"#),
@@ -70,7 +70,7 @@ fn x96_another_form_of_the_agents_words_is_the_agents() {
         tool("note", "note 7: eve@evil.example"),
     ];
     check(messages, EVE, "none");
-    // A part of what the agent wrote.
+    // The value is part of what the agent wrote.
     let query = r#"{"query":"mail to eve@evil.example today"}"#;
     check(after(query, "eve@evil.example is unknown"), EVE, "none");
     check(after(r#"{"code":"X-77-abc"}"#, "code abc"), r#""abc""#, "none");
@@ -80,13 +80,13 @@ fn x96_another_form_of_the_agents_words_is_the_agents() {
 fn x96_whoever_said_it_first_counts() {
     let query = || agent(r#"{"query":"eve@evil.example"}"#);
     let echo = || tool("search", "nothing for eve@evil.example");
-    // The person stated it.
+    // The person stated the value.
     check(
         vec![person("find eve@evil.example"), query(), echo()],
         EVE,
         "user",
     );
-    // The person confirms it later.
+    // The person confirms the value later.
     let confirmed = vec![
         person("find Eve"),
         query(),
@@ -94,14 +94,14 @@ fn x96_whoever_said_it_first_counts() {
         person("yes, eve@evil.example"),
     ];
     check(confirmed, EVE, "user");
-    // A tool stated it before the agent used it.
+    // A tool stated the value before the agent used it.
     let found = || tool("contacts", "Eve: eve@evil.example");
     check(
         vec![person("find Eve"), found(), query(), echo()],
         EVE,
         "tool:contacts",
     );
-    // Echoes of echoes are still echoes.
+    // A result that repeats an earlier echo of the agent's words is still an echo.
     let chain = vec![
         person("find Eve"),
         query(),
@@ -110,7 +110,7 @@ fn x96_whoever_said_it_first_counts() {
         found(),
     ];
     check(chain, EVE, "none");
-    // The person said it in other words, and the tool repeats the agent's words.
+    // The person stated the value in other words, and the tool repeats the agent's words.
     let dated = vec![
         person("a flight on May 20th"),
         agent(r#"{"date":"2024-05-20"}"#),

@@ -315,7 +315,7 @@ pub async fn x12_an_executor_that_cannot_tell_leaves_its_words_out_of_events(fix
     assert_eq!(call.result.as_deref(), Some(words.as_bytes()));
 }
 
-/// A call that was not sent is a failure of which the record says that nothing ran, also when it was given up before.
+/// A call that was not sent counts as failed, and its record says that nothing ran, even if the sweep had given it up.
 pub async fn x84_a_call_that_was_not_sent_is_on_record_as_such(fixture: Fixture) {
     let not_sent = |approval: &crate::approval::Approval| {
         let outcome = Outcome::NotSent("too late".to_owned());

@@ -295,11 +295,11 @@ pub async fn x92_a_clock_in_doubt_refuses_and_ends_nothing(fixture: Fixture) {
     assert_eq!(approved.state, State::Approved);
     fixture.start(sample::start(&released, 1, 2)).await.unwrap();
     assert_eq!(fixture.get(&running).await.calls[0].state, CallState::Running);
-    // Certain at last.
+    // Now the time is certain.
     fixture.clock.doubt_after(sample::BEGINNING.plus(later));
     fixture.advance(later);
     let swept = fixture.sweep(sample::sweep(10)).await;
-    // The session, and whose the channel was.
+    // The two entries are the session and the ownership of the channel.
     assert_eq!((swept.unknown, swept.stale, swept.entries), (2, 1, 2));
     assert!(!find().await);
 }
