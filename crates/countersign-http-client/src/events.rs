@@ -33,7 +33,7 @@ pub struct Event {
 #[error("an event of the stream is larger than {0} bytes")]
 pub struct EventTooLarge(usize);
 
-/// Parses chunks into events.
+/// Incremental parser: takes chunks of a stream and returns whole events.
 #[derive(Debug)]
 pub struct EventReader {
     buffer: BytesMut,

@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 
 pub use allowed::{AllowedTargets, NoPort};
 
-/// URL of a request, parsed.
+/// Parsed URL of a request: scheme, host, port, path and query.
 #[derive(Clone, Debug)]
 pub struct Target {
     is_secure: bool,
@@ -73,7 +73,7 @@ impl Target {
         !self.is_secure && !is_loopback
     }
 
-    /// Returns the path and query.
+    /// Returns the path and the query, such as `/v1/calls?limit=5`.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -87,7 +87,7 @@ impl Target {
     }
 }
 
-/// A complete response.
+/// Response that was read to its end.
 #[derive(Debug)]
 pub struct Response {
     /// HTTP status code. Statuses such as 404 and 500 are responses, not errors.
@@ -252,7 +252,7 @@ enum Connected {
 pub struct StreamedResponse {
     /// HTTP status code, also of a response such as 404 or 500.
     pub status: u16,
-    /// Headers of the response.
+    /// Headers of the response, as received.
     pub headers: HeaderMap,
     /// Body, read from the connection as it is polled. The client's size limit does not apply to it.
     pub body: Incoming,

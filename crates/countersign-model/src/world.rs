@@ -85,7 +85,7 @@ pub(crate) fn id(index: usize) -> ApprovalId {
     sample::id(index as u64 + 1)
 }
 
-/// One state of the model.
+/// One state of the model: the store's rows, the nodes, the time, and the faults found so far.
 #[derive(Clone, Debug)]
 pub struct World {
     pub(crate) tick: u8,

@@ -31,13 +31,13 @@ pub struct Approval {
     pub tenant: Tenant,
     /// Conversation that the approval belongs to, if any.
     pub channel: Option<Channel>,
-    /// Agent that proposed.
+    /// Agent that proposed the calls.
     pub agent: Agent,
     /// Run of the agent, if given.
     pub run: Option<Run>,
     /// Session of the agent, if given.
     pub session: Option<Session>,
-    /// Credential that proposed.
+    /// Credential with which the calls were proposed.
     pub requester: Person,
     /// Person for whom the agent acts, if known.
     pub on_behalf_of: Option<Person>,
@@ -90,7 +90,7 @@ pub struct Approval {
     pub calls: Vec<Call>,
 }
 
-/// An accepted decision.
+/// Decision that ended a pending approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Decided {
@@ -98,11 +98,11 @@ pub struct Decided {
     pub approved: bool,
     /// The person, identified by their credential.
     pub by: Person,
-    /// Time, by the store's clock.
+    /// Time of the decision, by the store's clock.
     pub at: Time,
     /// Surface from which the person decided.
     pub surface: String,
-    /// Comment by the person.
+    /// Comment that the person gave with the decision; removed when the content is erased.
     pub comment: Option<String>,
     /// Decider named in the request's body; an unchecked claim.
     pub claimed_by: Option<String>,
@@ -116,13 +116,13 @@ pub struct Decided {
 pub struct Endorsement {
     /// The person, identified by their credential.
     pub by: Person,
-    /// Time, by the store's clock.
+    /// Time of the decision, by the store's clock.
     pub at: Time,
     /// Surface from which the person decided.
     pub surface: String,
     /// Positions of the approved calls; if absent, all.
     pub calls: Option<Vec<u8>>,
-    /// Comment by the person.
+    /// Comment that the person gave with the decision; removed when the content is erased.
     pub comment: Option<String>,
     /// Decider named in the request's body; an unchecked claim.
     pub claimed_by: Option<String>,
@@ -136,7 +136,7 @@ pub struct Endorsement {
     pub lapsed: bool,
 }
 
-/// Account behind an endorsement.
+/// Account with which a person endorsed an approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndorsingAccount {
     /// Not recorded, as in rows of the first release; the endorsement does not count.
@@ -216,8 +216,8 @@ impl Approval {
         each.reduce(Secrecy::and).unwrap_or_default()
     }
 
-    /// Returns true if the proposing agent was served by version 0.1.0. Such an agent had the same name as its token,
-    /// and its channel was `AGENT/SESSION/PERSON`.
+    /// Returns true if version 0.1.0 of the service ran the proposing agent itself. Such an agent had the same name as
+    /// its token, and its channel was `AGENT/SESSION/PERSON`.
     pub fn is_of_older_talk(&self) -> bool {
         let agent = self.agent.as_str();
         let is_named = |text: &str, before: &str, after: &str| {

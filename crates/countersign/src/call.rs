@@ -36,7 +36,7 @@ impl Arguments {
         Arguments(bytes.into())
     }
 
-    /// The exact bytes.
+    /// Returns the exact bytes that were received, which are hashed, shown and run.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -58,7 +58,7 @@ pub enum RefusalReason {
     Denied,
     /// The approval expired without a decision.
     Expired,
-    /// A newer approval took its place.
+    /// A newer approval in the same channel replaced the call's approval.
     Superseded,
     /// The approval was withdrawn.
     Withdrawn,
@@ -111,7 +111,7 @@ pub struct Execution {
     pub ended_at: Option<Time>,
 }
 
-/// A stored call.
+/// A call as it is stored, with its terms, its state and its result.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Call {
@@ -119,17 +119,17 @@ pub struct Call {
     pub tool: ToolName,
     /// Hash of the tool's definition, and who provided it.
     pub definition: Definition,
-    /// Bytes that will run.
+    /// Arguments that run if the call is approved.
     pub arguments: Arguments,
     /// Bytes as proposed, if a person edited them.
     pub original: Option<Arguments>,
     /// Revision of the arguments: 1 as proposed, 2 as edited by the person who approved.
     pub revision: u32,
-    /// Terms set by the policy.
+    /// Terms that the policy set when the call was held: how it is shown, who may approve it, and its time limits.
     pub terms: Arc<Terms>,
     /// Digest that binds a decision to this call; see [`Call::digest_in`].
     pub digest: Hash,
-    /// Current state.
+    /// State after the last event.
     pub state: CallState,
     /// Reason for refusal, if refused; [`RefusalReason::NotSent`] if it failed without being sent.
     pub because: Option<RefusalReason>,

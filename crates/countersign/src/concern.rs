@@ -47,14 +47,14 @@ pub enum Concern {
     FarLarger {
         /// JSON pointer of the number; escaped.
         pointer: String,
-        /// The largest number before; escaped.
+        /// Largest number in earlier calls; escaped.
         largest: String,
     },
     /// The approval has far more calls than any before.
     LargeBatch {
         /// Number of calls in this approval.
         calls: usize,
-        /// Largest number of calls before.
+        /// Number of calls in the largest earlier approval.
         most: usize,
     },
     /// The agent has not asked for this tool before.

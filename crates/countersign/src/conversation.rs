@@ -25,7 +25,7 @@ use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 
-/// A message in a channel.
+/// A message that somebody sent in a channel.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Tenant of the channel.
@@ -40,7 +40,7 @@ pub struct Message {
     pub language: Option<String>,
     /// Id of the message within its channel.
     pub id: Key,
-    /// Origin of the message.
+    /// How the message came about: written, edited, forwarded or sent by a program.
     pub origin: Origin,
     /// Id of the last message from the service that the sender saw: the one that this message replies to, or the latest
     /// in the channel when this message was sent.
@@ -66,7 +66,7 @@ pub enum Origin {
 pub struct MessageResponse {
     /// Interpretation of the message; `None` if it was not interpreted.
     pub read: Option<Interpreted>,
-    /// Effect on the pending approval.
+    /// What the message did to the pending approval.
     pub heard: ReplyOutcome,
     /// Text to send to the channel.
     pub say: Option<String>,
@@ -123,7 +123,7 @@ impl Conversations {
         }
     }
 
-    /// The underlying gate.
+    /// Returns the gate that decides and runs.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }

@@ -24,7 +24,7 @@ pub enum Surface {
     Api,
     /// The command line, on the machine that holds the store.
     CommandLine,
-    /// A signed-in page.
+    /// A page of the inbox, on which the person is signed in.
     Page,
     /// A passkey's signature over the digest.
     Passkey,
@@ -111,7 +111,7 @@ impl Assurance {
         }
     }
 
-    /// Words used in sentences.
+    /// Returns the level as words in a sentence, such as `a signed-in page`.
     pub fn phrase(self) -> &'static str {
         match self {
             Assurance::Text => "a text reply",
@@ -171,7 +171,7 @@ pub struct AuthorityBasis {
 }
 
 impl AuthorityBasis {
-    /// Requires the entry exactly as it is.
+    /// Requires the entry with exactly this body.
     pub fn exactly(entry: &Entry) -> AuthorityBasis {
         AuthorityBasis {
             kind: entry.kind,
@@ -236,7 +236,7 @@ pub struct Decision {
     pub comment: Option<String>,
     /// Decider named in the request's body; recorded as an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Idempotency key.
+    /// Idempotency key: a retry with the same key gets the same answer.
     pub key: Option<Key>,
 }
 
@@ -275,7 +275,7 @@ impl Decision {
     }
 }
 
-/// Content of a decision.
+/// What a decision does with the calls of an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Approves every call.
@@ -329,7 +329,7 @@ pub enum Refusal {
     Superseded {
         /// Approval that the decision was about.
         id: ApprovalId,
-        /// The newer approval.
+        /// Approval that replaced this one.
         by: ApprovalId,
     },
     /// The approval was withdrawn.
@@ -393,7 +393,7 @@ pub enum Refusal {
         id: ApprovalId,
         /// Surface of the decision.
         on: Surface,
-        /// Weakest surface allowed.
+        /// Weakest assurance that the policy accepts.
         least: Assurance,
     },
     /// This person has approved already; the missing approvals have to come from others.
@@ -419,7 +419,7 @@ pub enum Refusal {
     BadChoices {
         /// Approval that the decision was about.
         id: ApprovalId,
-        /// Number of calls.
+        /// Number of calls in the approval.
         calls: usize,
         /// Number of choices given.
         choices: usize,

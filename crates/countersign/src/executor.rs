@@ -58,7 +58,7 @@ impl Permit {
         serde_json::from_slice(self.arguments.as_bytes())
     }
 
-    /// Credential submitted with the call.
+    /// Credential that was submitted with the call, decrypted; `None` if there was none.
     pub fn secret(&self) -> Option<&Secret> {
         self.secret.as_ref()
     }
@@ -284,7 +284,8 @@ type Tool = Box<dyn Fn(Permit) -> BoxFuture<'static, Outcome> + Send + Sync>;
 pub struct Tools(std::collections::HashMap<ToolName, Tool>);
 
 impl Tools {
-    /// Adds a tool.
+    /// Adds a tool that gets the permit with the exact argument bytes, and returns the outcome. Replaces a tool of that
+    /// name.
     pub fn with<F>(mut self, name: ToolName, tool: impl Fn(Permit) -> F + Send + Sync + 'static) -> Tools
     where
         F: Future<Output = Outcome> + Send + 'static,

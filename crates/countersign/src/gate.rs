@@ -119,7 +119,7 @@ impl Gate {
         }
     }
 
-    /// Lets the gate run tools.
+    /// Lets the gate run the tools of this executor itself.
     pub fn with_executor(self, executor: impl Executor) -> Gate {
         Gate {
             executor: Arc::new(executor),
@@ -136,7 +136,7 @@ impl Gate {
         }
     }
 
-    /// Returns the store.
+    /// Returns the store that the gate writes to.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }

@@ -15,7 +15,7 @@ impl Hash {
         Hash(Sha256::digest(bytes).into())
     }
 
-    /// Parses 64 hex digits.
+    /// Parses a hash of 64 hex digits; `None` for any other text.
     pub fn from_hex(text: &str) -> Option<Hash> {
         if text.len() != 64 || !text.is_ascii() {
             return None;
@@ -113,7 +113,7 @@ impl Fields {
         self.field(&number.to_be_bytes())
     }
 
-    /// Hashes all fields.
+    /// Returns the hash over all fields.
     pub fn finish(self) -> Hash {
         Hash::of(&self.0)
     }

@@ -422,7 +422,7 @@ impl FromStr for CallId {
 
 as_text!(CallId);
 
-/// Originator of an event.
+/// Who caused an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
     /// The gate itself: expiry, time-outs, supersession.

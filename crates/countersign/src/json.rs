@@ -37,7 +37,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits for a call's arguments.
+    /// Limits for a call's arguments: 64 KiB, 64 levels, and 4 MiB of pointers.
     pub const ARGUMENTS: Limits = Limits {
         bytes: 64 * 1024,
         depth: 64,

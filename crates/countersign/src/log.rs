@@ -23,7 +23,7 @@ pub struct LogEntry {
     pub approval: ApprovalId,
     /// Number of the event in the approval's history.
     pub number: u32,
-    /// Link of the event.
+    /// Link of the event: the hash over it and all earlier events of its approval.
     pub link: Hash,
 }
 

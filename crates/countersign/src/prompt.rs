@@ -75,7 +75,7 @@ pub struct Prompt {
     pub approve: Option<String>,
     /// Payload of the deny button.
     pub deny: String,
-    /// Whether a filler such as "ok" does not suffice.
+    /// Whether approving takes an explicit yes, not just a filler such as "ok".
     pub needs_yes: bool,
     /// Whether every call can be undone.
     pub can_undo: bool,
@@ -244,12 +244,12 @@ pub struct Pressed {
     proof: String,
 }
 
-/// Answer of a button.
+/// Answer that a button press gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Button {
     /// Approves a card that was shown whole.
     Approve(WholeCard),
-    /// Denies.
+    /// Denies the card.
     Deny,
 }
 
@@ -284,7 +284,8 @@ fn proof(approval: &Approval, answer: &[u8]) -> String {
 }
 
 impl Pressed {
-    /// Parses a button's payload.
+    /// Parses a button's payload; `None` if it is not one of ours. Whether its proof is right is checked by
+    /// [`Pressed::says`].
     pub fn read(payload: &str) -> Option<Pressed> {
         let (id, proof) = payload.split_once('.')?;
         let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -312,7 +313,7 @@ impl Pressed {
     }
 }
 
-/// Compares in constant time.
+/// Compares two proofs in constant time, so that the time reveals nothing about the expected one.
 fn is_same(expected: &str, given: &str) -> bool {
     let pairs = expected.bytes().zip(given.bytes());
     expected.len() == given.len() && pairs.fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

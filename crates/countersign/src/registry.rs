@@ -22,9 +22,9 @@ pub enum Kind {
     Person,
     /// Sign-in session of a person.
     Session,
-    /// One-time link.
+    /// One-time link, such as the one to sign in with.
     Link,
-    /// State of the service itself.
+    /// Setting or other state of the service itself.
     Setting,
     /// Denied calls that may not be proposed again during the cool-down.
     Denial,
@@ -53,7 +53,7 @@ impl Kind {
         Kind::Node,
     ];
 
-    /// Name of the kind.
+    /// Returns the name of the kind, such as `token`.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Token => "token",
@@ -97,7 +97,7 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// A stored entry.
+/// An entry of the registry, as stored or to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Kind, which together with the key identifies the entry.

@@ -20,7 +20,7 @@ pub const LARGEST_SNAPSHOT: usize = 64 * 1024;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Tool that read it.
+    /// Tool that read the target.
     pub tool: ToolName,
     /// Arguments of the read; empty once erased.
     pub arguments: Arguments,

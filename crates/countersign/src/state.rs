@@ -16,7 +16,7 @@ pub enum State {
     Pending,
     /// A person approved at least one of its calls.
     Approved,
-    /// A person denied it.
+    /// A person denied it, or the required approvers approved no call in common.
     Denied,
     /// Expired without a decision.
     Expired,

@@ -11,12 +11,12 @@ use std::time::Duration;
 pub struct Stopwatch(Duration);
 
 impl Stopwatch {
-    /// Starts now.
+    /// Creates a stopwatch that counts from now on.
     pub fn start() -> Stopwatch {
         Stopwatch(now())
     }
 
-    /// Time since the start.
+    /// Returns the time since the stopwatch was created.
     pub fn elapsed(&self) -> Duration {
         now().saturating_sub(self.0)
     }

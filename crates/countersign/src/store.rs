@@ -74,7 +74,7 @@ pub trait Store: Send + Sync + 'static {
         channel: &'a Channel,
     ) -> Stored<'a, Option<SharedApproval>>;
 
-    /// Returns one page of approvals.
+    /// Returns one page of the approvals that the filter selects, in the order that [`Filter::state`] describes.
     fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>>;
 
     /// Returns the full history of an approval, oldest first; empty if the approval does not exist.
@@ -270,7 +270,7 @@ impl Filter {
         }
     }
 
-    /// Returns the effective page size.
+    /// Returns the page size: `limit`, or the default if absent, and at most [`LONGEST_PAGE`].
     pub fn page(&self) -> usize {
         self.limit.unwrap_or(50).min(LONGEST_PAGE)
     }

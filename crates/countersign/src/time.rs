@@ -149,8 +149,8 @@ pub trait Clock: Send + Sync + 'static {
     fn kept(&self, _: Anchor) {}
 }
 
-/// The store's time at a moment of the clock since boot. All processes can compare with it until the machine boots
-/// again.
+/// The store's time at one moment of the clock that counts since boot. Until the machine boots again, every process can
+/// compute from it how much time has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// Identifier of the current boot.

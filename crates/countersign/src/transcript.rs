@@ -32,7 +32,7 @@ pub struct Exchange {
     pub arguments: String,
     /// Arguments as proposed, including secrets; only for the model that wrote them.
     pub exact: String,
-    /// Result for the model.
+    /// Result of the call, as the model gets it.
     pub result: ToolResult,
 }
 

@@ -19,7 +19,7 @@ const SHARDS: usize = 16;
 /// Waiters for one approval; usually one, the agent's.
 type Waiting = Vec<WaiterSlot>;
 
-/// All waiters in this process.
+/// Registry of all tasks of this process that wait for changes.
 #[derive(Debug, Default)]
 pub struct Hub(Arc<Shards>, Signal);
 

@@ -81,7 +81,7 @@ impl CardText {
         }
     }
 
-    /// Returns the whole card.
+    /// Returns all lines of the card, joined with line feeds.
     pub fn whole(&self) -> String {
         let lines: Vec<&str> = self.lines().map(|(_, line)| line).collect();
         lines.join("\n")
@@ -219,7 +219,7 @@ fn value(row: &Row) -> String {
     }
 }
 
-/// Returns true if a value can share a line with others and still be told from them.
+/// Returns true if a value can share a line with others without being mistaken for two values.
 fn is_plain(row: &Row) -> bool {
     !row.hidden && !row.value.contains(',')
 }

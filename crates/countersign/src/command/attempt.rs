@@ -26,7 +26,7 @@ pub struct Attempt {
     pub by: Actor,
     /// True if they tried to approve.
     pub approve: bool,
-    /// Surface of the attempt.
+    /// Surface from which the attempt was made.
     pub surface: Surface,
     /// Hash of the policy in force.
     pub policy: Hash,

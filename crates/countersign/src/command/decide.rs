@@ -45,9 +45,9 @@ pub struct Decide {
 /// New arguments for a call, ruled on by the policy.
 #[derive(Clone, Debug)]
 pub struct Revision {
-    /// The bytes to run.
+    /// Arguments that run instead of the proposed ones.
     pub arguments: Arguments,
-    /// The policy's terms for them.
+    /// Terms that the policy sets for these arguments.
     pub terms: Arc<Terms>,
 }
 

@@ -21,7 +21,7 @@ use crate::registry::Kind;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Replacement for an erased summary.
+/// Text that replaces the summary of an erased call.
 pub const ERASED: &str = "erased";
 
 /// Erases the content of one approval.

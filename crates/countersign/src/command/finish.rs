@@ -98,7 +98,7 @@ pub struct Finish {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finished {
-    /// Current state of its approval.
+    /// Approval of the call, after the outcome was recorded.
     pub approval: SharedApproval,
     /// Position of the call started along with it.
     pub started: Option<u8>,
@@ -259,9 +259,9 @@ pub struct Reconcile {
     pub tenant: Tenant,
     /// The call to reconcile.
     pub call: CallId,
-    /// The person who found out.
+    /// Person who found out the outcome.
     pub by: Person,
-    /// True if the call succeeded.
+    /// Whether the person found that the call succeeded.
     pub succeeded: bool,
     /// Note, kept in place of the call's result.
     pub note: Option<Arc<[u8]>>,

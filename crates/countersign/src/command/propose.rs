@@ -66,11 +66,11 @@ pub struct NewCall {
     pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
-/// An accepted proposal.
+/// Answer to an accepted proposal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Proposed {
-    /// Current state of the approval.
+    /// The new approval, or the existing one that the proposal repeats or joins.
     pub approval: SharedApproval,
     /// True if the same request was made before, or joined a pending approval; nothing new was written.
     pub repeated: bool,
@@ -97,9 +97,9 @@ pub enum ProposeRefusal {
     /// The agent has too many pending approvals.
     #[error("the agent has {count} approvals pending, and {most} are the most")]
     TooManyPending {
-        /// Number of pending approvals.
+        /// Number of the agent's pending approvals.
         count: usize,
-        /// Maximum number of pending approvals.
+        /// Limit that the policy sets.
         most: usize,
     },
     /// These calls, or some of them, were denied recently.
@@ -107,7 +107,7 @@ pub enum ProposeRefusal {
         "these calls, or some of them, were denied a short while ago; they may be asked again after {until}"
     )]
     DeniedLately {
-        /// Time from which they may be proposed again.
+        /// Time from which the calls may be proposed again.
         until: Time,
     },
 }

@@ -13,7 +13,7 @@ use crate::state::CallState;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Starts a call.
+/// Records that a call starts now under a permit.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Tenant of the call.
@@ -43,9 +43,9 @@ pub enum SnapshotCheck {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Started {
-    /// Current state of its approval.
+    /// Approval of the call, after the start was recorded.
     pub approval: SharedApproval,
-    /// Position of the call.
+    /// Position of the call in its approval, from 1.
     pub position: u8,
 }
 
@@ -101,7 +101,7 @@ pub enum ExecuteRefusal {
 }
 
 impl ExecuteRefusal {
-    /// Returns a machine-readable code.
+    /// Returns a stable code for programs, such as `not_found`.
     pub fn code(&self) -> &'static str {
         match self {
             ExecuteRefusal::NotFound(_) => "not_found",
@@ -246,7 +246,7 @@ pub(super) fn start_next<R: Rows>(
     Ok(None)
 }
 
-/// Refuses an undo whose target is undone, or being undone, by another.
+/// Refuses an undo whose target has been undone by another call, or is being undone.
 fn refuse_undo(change: &mut Change, position: u8) -> Result<(), StoreError> {
     let refused = EventKind::Refused {
         call: position,

@@ -19,7 +19,7 @@ pub struct Sweep {
     pub policy: Hash,
 }
 
-/// Counts of a sweep.
+/// Numbers of what one sweep ended and removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {

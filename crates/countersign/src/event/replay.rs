@@ -23,9 +23,9 @@ pub enum BrokenHistory {
     /// Event numbers have a gap or a repeat, or are out of order.
     #[error("event {found} stands where event {expected} belongs")]
     OutOfOrder {
-        /// Expected number.
+        /// Number that should come next.
         expected: u32,
-        /// Number found.
+        /// Number that the event has.
         found: u32,
     },
     /// This event, or one before it, was changed.
@@ -235,7 +235,7 @@ fn superseded_so(approval: &Approval, events: &[Event]) -> bool {
     told == approval.superseded_by
 }
 
-/// A call's result as told by the history.
+/// What the history says about a call's result.
 #[derive(Clone, Copy)]
 enum ToldResult {
     /// The call has no result.
@@ -282,7 +282,8 @@ fn check_results(approval: &Approval, events: &[Event]) -> Result<(), BrokenHist
     Ok(())
 }
 
-/// Returns true if the endorsements are those of the history, each on this very card.
+/// Returns true if the stored endorsements are those of the history, and each was given on a card with this approval's
+/// digest.
 fn endorsed_so(approval: &Approval, events: &[Event]) -> bool {
     let told = events.iter().filter_map(|event| match (&event.what, &event.by) {
         (EventKind::Endorsed { digest, calls, .. }, Actor::Person(by)) if *digest == approval.digest => {

@@ -79,7 +79,7 @@ pub struct SubmittedCall {
     pub arguments: Arc<[u8]>,
     /// Definition of the tool and its source. Only a definition that the gate read itself satisfies a pin.
     pub definition: Definition,
-    /// Credential that the call needs.
+    /// Credential that the tool needs; encrypted while the call waits.
     pub secret: Option<Secret>,
     /// The folder that the host will run the call in, if the host knows: shown, and part of what is approved.
     pub working_folder: Option<Arc<WorkingFolder>>,
@@ -107,7 +107,7 @@ pub struct ApprovalOptions {
     pub ttl: Option<Duration>,
 }
 
-/// Result of a submission.
+/// Rulings on a submission, and the approval of its held calls.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Submitted {
@@ -165,7 +165,7 @@ pub enum SubmitError {
         /// Time to wait before the next try.
         retry_after: Duration,
     },
-    /// The call has no undo.
+    /// The call cannot be undone, for the given reason.
     #[error("call `{0}` cannot be undone: {1}")]
     NoUndo(CallId, String),
     /// A submission for an undo has calls of its own, which would not be part of it.

@@ -22,7 +22,7 @@ use crate::undoes::Undoes;
 /// Maximum length of a JSON pointer in a message, in characters.
 const PLACE_CHARS: usize = 100;
 
-/// Undo of a whole approval.
+/// Result of proposing the undo of a whole approval.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Undoing {

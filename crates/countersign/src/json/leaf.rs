@@ -37,7 +37,7 @@ pub struct Leaf<'a> {
     pub kind: Kind,
     /// Byte range in the input, including quotes.
     pub range: Range<usize>,
-    /// Text in that range.
+    /// Source text of the leaf, including quotes and escapes.
     pub raw: &'a str,
 }
 

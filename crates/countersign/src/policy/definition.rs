@@ -5,7 +5,7 @@ use crate::hash::Hash;
 /// Hash of a tool's complete definition, with who provided it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Definition {
-    /// The hash is not known.
+    /// No hash was given. Does not satisfy a pin.
     #[default]
     Unknown,
     /// Claimed by the proposer. Can reveal that a tool has changed, but never satisfies a pin.

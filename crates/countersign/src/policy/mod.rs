@@ -180,10 +180,10 @@ impl Default for Agents {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// Skips the remaining calls.
+    /// The remaining calls are refused.
     #[default]
     Stop,
-    /// Runs the remaining calls.
+    /// The remaining calls run all the same.
     Continue,
 }
 
@@ -217,13 +217,13 @@ pub struct CallRequest<'a> {
 /// The policy's verdict on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ruling {
-    /// Runs without asking anyone.
+    /// The call runs without asking anyone.
     Pass(Pass),
-    /// Waits for a person's decision, on these terms.
+    /// The call waits for a person's decision, on these terms.
     Hold(Terms),
-    /// Never runs and cannot be approved; the agent is told why.
+    /// The call never runs and cannot be approved; the agent gets the reason.
     Forbid {
-        /// Message for the agent.
+        /// Reason for the agent, so that it can correct the call.
         reason: String,
     },
 }
@@ -232,7 +232,7 @@ pub enum Ruling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pass {
-    /// The kind of change.
+    /// Kind of change that the tool makes.
     pub effect: Effect,
     /// Maximum run time of the executor.
     pub timeout: Duration,
@@ -330,7 +330,7 @@ impl Policy {
         self.hash != than && !self.tools.is_empty()
     }
 
-    /// Settings for channels.
+    /// Returns the settings for channels.
     pub fn channel(&self) -> Channel {
         self.channel
     }
@@ -340,7 +340,7 @@ impl Policy {
         self.shared.contains(channel.as_str())
     }
 
-    /// Limits on how much agents may ask for.
+    /// Returns the limits on how much agents may ask for.
     pub fn agents(&self) -> Agents {
         self.agents
     }

@@ -22,7 +22,7 @@ use validator::Validator;
 
 use crate::json::{Node, Number, TopLevel, Tree};
 
-/// A compiled schema.
+/// Compiled JSON Schema of a tool's arguments.
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,

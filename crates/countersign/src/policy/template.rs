@@ -149,7 +149,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// One step of a path.
+/// One step of a path: a member's name, or an index.
 enum Step<'e> {
     Key(&'e str),
     Index(usize),

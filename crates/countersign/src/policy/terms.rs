@@ -17,7 +17,7 @@ use crate::summary::SecretPath;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Terms {
-    /// The kind of change.
+    /// Kind of change that the tool makes.
     pub effect: Effect,
     /// The final risk, and the requirements for approving that follow from it.
     pub stakes: RiskAndAuthority,
@@ -37,7 +37,7 @@ pub struct Terms {
     pub approvers: Vec<String>,
     /// Handling of the remaining calls of a batch when this one fails.
     pub on_failure: OnFailure,
-    /// Whether an undo is declared.
+    /// Whether the policy declares an undo for the call.
     pub undo: Undoable,
     /// Reasons for holding the call that are not obvious; escaped for display.
     pub notes: Vec<String>,
@@ -71,7 +71,7 @@ impl Terms {
         }
     }
 
-    /// The degree of harm.
+    /// Returns the final risk: the degree of harm that a wrong call can do.
     pub fn risk(&self) -> Risk {
         self.stakes.risk
     }
@@ -87,7 +87,8 @@ impl Terms {
 #[non_exhaustive]
 pub struct RiskAndAuthority {
     risk: Risk,
-    /// Stored separately; see `store/record.rs`.
+    /// Requirements for approving that follow from the risk. Not serialized with the risk: stored rows keep them in a
+    /// separate part; see `store/record.rs`.
     #[serde(skip)]
     authority: Authority,
 }

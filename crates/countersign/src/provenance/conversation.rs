@@ -25,7 +25,7 @@ pub struct Conversation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// Said by the person.
+    /// Message from the person for whom the agent works.
     #[serde(rename = "user")]
     Person {
         /// Text of the message.
@@ -41,11 +41,11 @@ pub enum Message {
         /// Text of the message.
         text: String,
     },
-    /// Result of a tool.
+    /// Result that a tool returned.
     Tool {
         /// The tool's name.
         name: String,
-        /// The result.
+        /// Text of the result.
         text: String,
     },
     /// Text that strangers may have written: a web page, the body of a mail.

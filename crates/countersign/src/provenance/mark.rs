@@ -26,7 +26,7 @@ pub enum Voucher {
 }
 
 impl Voucher {
-    /// The word used in JSON.
+    /// Word used in JSON: `agent` or `gate`.
     pub fn as_str(self) -> &'static str {
         match self {
             Voucher::Agent => "agent",
@@ -48,7 +48,7 @@ pub enum Coverage {
     Tools,
 }
 
-/// Origin of one value.
+/// A value of a call, or a member's name, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Traced {
@@ -98,7 +98,7 @@ pub enum Mark {
     Default,
     /// Composed of stated values, but not itself stated by anyone.
     Derived(Derived),
-    /// Stated by nobody.
+    /// Stated neither by the person nor by a tool.
     Invented {
         /// Whether the agent wrote the value earlier.
         agent_said_it: bool,
@@ -123,13 +123,13 @@ pub struct Quote {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolQuote {
-    /// Tool name.
+    /// Name of the tool.
     pub name: String,
     /// Whether the text may be written by strangers.
     pub is_outside: bool,
     /// JSON pointer within a JSON result.
     pub pointer: Option<String>,
-    /// The quoted words.
+    /// Words of the result in which the value was found.
     pub quote: Quote,
 }
 
@@ -257,7 +257,7 @@ impl Mark {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Stated by nobody.
+    /// Stated neither by the person nor by a tool.
     pub invented: u32,
     /// Stated only by tools.
     pub tool: u32,

@@ -22,11 +22,11 @@ const LONGEST_NEEDLE: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) place: Range<usize>,
-    /// Index of the secret.
+    /// Index of the secret in the list that the search was built from.
     pub(super) secret: usize,
 }
 
-/// Searches texts for secrets.
+/// Prepared search for all written forms of a list of secrets.
 #[derive(Debug)]
 pub(super) struct Search {
     /// Forms that match in any letter case, in case-folded texts.

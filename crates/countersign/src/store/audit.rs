@@ -58,7 +58,7 @@ pub struct Audited {
 }
 
 impl Audited {
-    /// Starts an empty result.
+    /// Creates a result without faults, for a log with this head.
     pub fn new(head: Checkpoint) -> Audited {
         Audited {
             approvals: 0,
@@ -106,9 +106,9 @@ pub struct Fault {
     pub tenant: Option<String>,
     /// Id of the approval, unless the fault concerns the whole store.
     pub approval: Option<String>,
-    /// Machine-readable code.
+    /// Stable code for programs.
     pub code: &'static str,
-    /// Describes the fault.
+    /// Description of the fault, for operators.
     pub message: String,
     /// Advice on what to do next.
     pub hint: &'static str,
@@ -192,7 +192,7 @@ pub struct StoredApproval {
     pub due_at: Option<i64>,
     pub key: Option<String>,
     pub body: Vec<u8>,
-    /// `None` if the store has no such column.
+    /// Column `expires_at`, in microseconds since 1970; `None` if the store has no such column.
     pub expires_at: Option<i64>,
     /// The approval that this one undoes. The outer `None` means that the store has no such column.
     pub undoes: Option<Option<Vec<u8>>>,

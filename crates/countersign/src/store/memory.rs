@@ -68,8 +68,8 @@ impl MemoryStore {
 
     fn run(&self, command: &Command) -> Result<Answer, StoreError> {
         let mut inner = self.lock();
-        // Read the clock only after taking the lock, so that a decision that waited for the lock is not accepted after
-        // its expiry.
+        // Read the clock only after taking the lock, so that a decision that waited for it is not accepted after the
+        // expiry.
         let (now, certain) = (self.clock.now(), self.clock.certain());
         let mut staged = Staged {
             inner: &inner,

@@ -201,7 +201,7 @@ struct ApprovalTail {
     refusals: u8,
 }
 
-/// Fields added in version 2.
+/// Fields that version 2 added to an approval's body.
 #[derive(Default, Deserialize)]
 struct More {
     endorsements: Vec<Endorsement>,

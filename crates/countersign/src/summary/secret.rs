@@ -85,12 +85,12 @@ impl<'s> Secrets<'s> {
         Secrets(paths.iter().map(|path| path.0.as_slice()).collect())
     }
 
-    /// Returns true if the value at this place is secret.
+    /// Returns true if the value at this position is secret.
     pub(crate) fn is_here(&self) -> bool {
         self.0.iter().any(|path| path.is_empty())
     }
 
-    /// Returns true if a value at this place or below it is secret.
+    /// Returns true if the value at this position, or a value inside it, is secret.
     pub(crate) fn is_here_or_below(&self) -> bool {
         !self.0.is_empty()
     }

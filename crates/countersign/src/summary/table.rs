@@ -48,7 +48,7 @@ pub(crate) fn rows(arguments: &[u8], secrets: &[SecretPath], salt: &[u8], max_ch
     table.rows
 }
 
-/// Pointer of a value, and the same as it is shown.
+/// JSON pointer of a value, and its form for people.
 #[derive(Default)]
 struct RowPlace {
     pointer: String,

@@ -177,7 +177,7 @@ impl Fixture {
         answer.approval.unwrap()
     }
 
-    /// Proposes and approves.
+    /// Proposes and approves, and returns the approval.
     pub async fn approved(&self, propose: Propose) -> SharedApproval {
         let pending = self.propose(propose).await;
         self.accept(sample::approve(&pending)).await

@@ -57,7 +57,7 @@ pub enum Step {
         call: u8,
         look: Look,
     },
-    /// Changes the page.
+    /// Changes the content of the one page that all snapshots show.
     ChangePage,
     Finish {
         on: Target,
@@ -194,7 +194,7 @@ pub enum Taker {
     Person,
 }
 
-/// Outcome of a run.
+/// Outcome that the executor reports.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Ending {

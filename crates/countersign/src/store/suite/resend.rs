@@ -29,7 +29,7 @@ const AT_ONCE: u64 = 32;
 pub struct Resent {
     /// Requests answered by the store.
     pub requests: u64,
-    /// Calls that ran.
+    /// Calls that took effect at the tool.
     pub effects: u64,
     /// Calls denied.
     pub denied: u64,

@@ -330,7 +330,7 @@ pub async fn x92_only_what_a_wrong_clock_changed_is_voided(fixture: Fixture) {
 
 const PIN: &str = "7291";
 
-/// Content with a PIN that somebody might try to guess.
+/// Returns arguments with a PIN that an attacker might try to guess.
 fn with_pin(pin: &str) -> String {
     format!("{{\"pin\":\"{pin}\"}}")
 }
