@@ -63,7 +63,7 @@ pub struct Approval {
     pub ended_at: Option<Time>,
     /// Time of the last event.
     pub changed_at: Time,
-    /// Number of the last event.
+    /// Number of the last event. A store saves a change only if the stored version is still the one that was read.
     pub version: u32,
     /// Link of the last event: the hash that chains it to the events before it.
     pub link: Hash,

@@ -1,7 +1,7 @@
 //! Events: the history of an approval and its calls, in order, linked by hashes.
 //!
-//! Input: facts. Output: the history that all states derive from. Not here: arguments, results, comments and secrets.
-//! Events hold only digests; anything that may have to be erased one day is stored elsewhere.
+//! Input: what happened. Output: the history that all states derive from. Not here: arguments, results, comments and
+//! secrets. Events hold only digests; anything that may have to be erased one day is stored elsewhere.
 
 mod replay;
 #[cfg(test)]
@@ -26,7 +26,7 @@ pub struct Event {
     pub number: u32,
     /// Time by the store's clock.
     pub at: Time,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force when the event was written.
     pub policy: Hash,
     /// The person, agent or gate that caused the event.
     pub by: Actor,

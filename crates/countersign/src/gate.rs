@@ -60,7 +60,8 @@ pub use wait::{Until, Waited};
 /// Maximum number of approvals per sweep transaction: few enough that a decision never waits long for it.
 const SWEEP: usize = 200;
 
-/// The gate. Clones share all state.
+/// The gate: rules on an agent's calls, holds them for people, and issues the permits to run them. Clones share all
+/// state.
 ///
 /// ```
 /// use countersign::{Gate, MemoryStore, Policy, Ruled, Submission, SubmittedCall, Tenant};

@@ -297,7 +297,7 @@ fn check_reserved(word: &'static str, text: &str) -> Result<(), BadName> {
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
-    /// Validates a text as a tool name.
+    /// Validates a text as a tool name: 1 to 128 ASCII letters, digits and the characters `_`, `.`, `/`, `:` and `-`.
     pub fn new(text: impl Into<Arc<str>>) -> Result<Self, BadName> {
         let text = text.into();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_./:-".contains(&byte);

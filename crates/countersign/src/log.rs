@@ -91,7 +91,7 @@ impl LogHead {
         self.size
     }
 
-    /// Returns the hashes as bytes, for a store to save.
+    /// Returns the hashes of the subtrees as bytes, largest subtree first, for a store to save.
     pub fn frontier(&self) -> Vec<u8> {
         self.frontier.iter().flat_map(|Hash(hash)| *hash).collect()
     }

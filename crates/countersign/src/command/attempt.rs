@@ -28,7 +28,7 @@ pub struct Attempt {
     pub approve: bool,
     /// Surface from which the attempt was made.
     pub surface: Surface,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
 }
 

@@ -27,7 +27,7 @@ pub struct Decide {
     pub decision: Decision,
     /// New arguments and terms for each [`Choice::Edit`], in order.
     pub revisions: Vec<Revision>,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
     /// Hash of the request, compared on a retry with the same idempotency key.
     pub body: Hash,
@@ -389,7 +389,7 @@ pub struct Withdraw {
     pub by: Actor,
     /// Reason, recorded in the event.
     pub reason: Option<String>,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
 }
 

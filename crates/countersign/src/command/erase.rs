@@ -35,7 +35,7 @@ pub struct Erase {
     pub before: Time,
     /// Recorded as the author of the erasure.
     pub by: Actor,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
 }
 

@@ -85,7 +85,7 @@ pub struct Finish {
     pub permit: Hash,
     /// Outcome of the call.
     pub outcome: Outcome,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
     /// Hash of a permit token. If set, the next released call starts in the same transaction.
     pub start_next: Option<Hash>,
@@ -265,7 +265,7 @@ pub struct Reconcile {
     pub succeeded: bool,
     /// Note, kept in place of the call's result.
     pub note: Option<Arc<[u8]>>,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
 }
 

@@ -160,7 +160,7 @@ pub trait Rows {
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError>;
     /// Writes an entry, replacing any with the same kind and key.
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError>;
-    /// Removes an entry.
+    /// Removes the entry with this kind and key, if there is one.
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError>;
     /// Removes all entries of a kind, of all tenants.
     fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError>;

@@ -22,7 +22,7 @@ pub struct Start {
     pub call: CallId,
     /// Hash of the permit's token.
     pub permit: Hash,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
     /// Result of reading the call's snapshot again; required if the call has one.
     pub snapshot: Option<SnapshotCheck>,

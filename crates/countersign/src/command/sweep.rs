@@ -15,7 +15,7 @@ use crate::time::Time;
 pub struct Sweep {
     /// Maximum number of approvals, and of entries, in this transaction.
     pub limit: usize,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the events.
     pub policy: Hash,
 }
 

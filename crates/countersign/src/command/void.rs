@@ -31,7 +31,7 @@ const CREDENTIALS: [Kind; 3] = [Kind::Token, Kind::Session, Kind::Link];
 pub struct Void {
     /// Maximum number of approvals in this transaction.
     pub limit: usize,
-    /// Hash of the policy in force.
+    /// Hash of the policy in force, recorded in the events.
     pub policy: Hash,
     /// If set, voids only approvals changed after this time, and revokes no credential.
     pub changed_after: Option<Time>,

@@ -152,8 +152,8 @@ pub fn warnings(text: &str) -> Vec<Warning> {
     found
 }
 
-/// Returns the hosts of the addresses in a word that have something before an `@` and their host, as in
-/// `http://acme.com@evil.example/`. Browsers take a backslash for a slash.
+/// Returns the host of each URL in a word that has user info before its host, such as `evil.example` in
+/// `http://acme.com@evil.example/`. A backslash counts as a slash, as in browsers.
 fn hosts_behind_names(word: &str) -> impl Iterator<Item = &str> {
     let is_slash = |c: char| matches!(c, '/' | '\\');
     let begins = word.char_indices().filter_map(move |(at, c)| {

@@ -88,7 +88,8 @@ const CODES: &[(&str, &[&str])] = &[
     ("CHF", &["swiss francs", "francs"]),
 ];
 
-/// Returns the folded names that a code stands for. Codes must be in capitals: `in` is a word.
+/// Returns the folded names that a code stands for. Codes must be in capitals: `IN` is Indiana or India, `in` is a
+/// word.
 pub(super) fn names(value: &str) -> impl Iterator<Item = &'static str> {
     let entries = CODES.iter().filter(move |(code, _)| *code == value);
     entries.flat_map(|(_, names)| names.iter().copied())

@@ -1,7 +1,8 @@
 //! Parses days and times of day as people write them.
 //!
-//! Input: folded text. Output: every day that it names, as completely as it names it.
-//! Not here: guessing. "Friday" is resolved only with the date of the message, and a day without a year stays one.
+//! Input: folded text (see `text`: without differences of case and spacing). Output: every day that it names, as
+//! completely as it names it. Not here: guessing. "Friday" is resolved only with the date of the message, and a day
+//! without a year stays one.
 
 use std::ops::Range;
 
@@ -21,15 +22,15 @@ pub(super) struct Stated {
 /// A day, as completely as it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Day {
-    /// `2026-11-20`, `20 November 2026`
+    /// Full date: `2026-11-20`, `20 November 2026`.
     Full(Date),
-    /// `20 November`, `11/20`
+    /// Day of a month, without a year: `20 November`, `11/20`.
     OfMonth { month: i8, day: i8 },
-    /// `Friday 20th`
+    /// Weekday with the day of the month: `Friday 20th`.
     OfWeek { weekday: Weekday, day: i8 },
-    /// `Friday`, `next Friday`
+    /// Weekday alone: `Friday`, `next Friday`.
     Weekday(Weekday),
-    /// `today`, `tomorrow`: number of days after the message.
+    /// Number of days after the message: 0 for `today`, 1 for `tomorrow`.
     FromNow(i64),
 }
 

@@ -1,7 +1,8 @@
 //! Parses numbers as people and programs write them.
 //!
-//! Input: folded text. Output: each number with every plausible reading: `1,200` may be 1200 or 1.2, depending on the
-//! locale. Numbers are compared as decimal digits, never as floating point.
+//! Input: folded text (see `text`: without differences of case and spacing). Output: each number with every plausible
+//! reading: `1,200` may be 1200 or 1.2, depending on the locale. Numbers are compared as decimal digits, never as
+//! floating point.
 
 use std::ops::Range;
 

@@ -8,13 +8,13 @@ use super::text::{is_hidden, is_inside_word, neighbours};
 /// Kinds of values with different boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// `maria@acme.com`
+    /// Mail address: `maria@acme.com`.
     Mail,
-    /// `https://acme.com/a`, `acme.com`, `notes/plan.docx`
+    /// Link, host or path: `https://acme.com/a`, `acme.com`, `notes/plan.docx`.
     Place,
-    /// `W2378156`, `mia_li_3668`, `12345`
+    /// Id or number: `W2378156`, `mia_li_3668`, `12345`.
     Code,
-    /// Everything else.
+    /// Any other text: ordinary words.
     Words,
 }
 

@@ -294,7 +294,7 @@ pub fn deny(approval: &Approval) -> Decide {
     decide(approval, Verdict::Deny)
 }
 
-/// The same decision with an idempotency key.
+/// Returns the decision with an idempotency key, and with the hash of `body` as that of its request.
 pub fn keyed(mut decide: Decide, name: &str, body: &str) -> Decide {
     let (key, body) = key(name, body);
     decide.decision.key = Some(key);
