@@ -87,7 +87,8 @@ impl Summaries {
             .iter()
             .map(|(key, _)| (key.to_string(), values.get_attr(key).unwrap_or_default()));
         let everything = [("args".to_owned(), values.clone())];
-        // A number that would not print as written counts as missing: no sentence is better than a wrong one.
+        // A number that would not print as written counts as missing: it is better to show no sentence than a wrong
+        // one.
         let before = before.and_then(|tree| to_value(tree, &|_| Some(Value::UNDEFINED)));
         let before = before.map(|value| ("before".to_owned(), value));
         let context = Value::from_pairs(named.chain(everything).chain(before));

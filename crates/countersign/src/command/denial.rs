@@ -202,7 +202,7 @@ impl Denials {
             let length = usize::from(*count) * size_of::<Hash>();
             let (calls, behind) = behind.split_at_checked(length).ok_or_else(damaged)?;
             let calls: Vec<Hash> = calls.as_chunks().0.iter().copied().map(Hash).collect();
-            // Every proposal contains the empty set.
+            // An empty set is damage: every proposal contains it, so it would refuse them all.
             if calls.is_empty() {
                 return Err(damaged());
             }

@@ -124,7 +124,7 @@ impl Start {
         let Some(approval) = rows.approval(&self.tenant, self.call.approval)? else {
             return Ok(Err(ExecuteRefusal::NotFound(self.call)));
         };
-        // Late by a clock that may be wrong: not started, and not ended either.
+        // A call that is late only by a clock that may be wrong is neither started nor ended.
         let is_late = |at: Time| approval.start_by().is_some_and(|start_by| at >= start_by);
         if is_late(now) && !is_late(rows.certain(now)) {
             return Ok(Err(wrong_state(&approval, self.call)));

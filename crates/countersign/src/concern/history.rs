@@ -75,7 +75,7 @@ impl<'h> History<'h> {
         let used = self.tools.entry(&call.tool).or_insert_with(|| Used::since(id));
         used.first = used.first.min(id);
         if let (CallState::Running | CallState::Unknown, Some(execution)) = (call.state, &call.execution) {
-            // The arguments that ran, and the agent's own where a person edited them.
+            // Both the arguments that ran and, if a person edited them, those that the agent proposed.
             for arguments in [Some(&call.arguments), call.original.as_ref()]
                 .into_iter()
                 .flatten()

@@ -112,7 +112,7 @@ fn named_in(offset: usize, code: &str, is_block: bool) -> Vec<UnknownName> {
         }
         kind = match token {
             "|" => Some("filter"),
-            // `x.is` is a member.
+            // In `x.is`, `is` is the name of a member.
             "is" if last != "." => Some("test"),
             "not" if kind == Some("test") => Some("test"),
             "filter" if is_block && last.is_empty() => Some("filter"),

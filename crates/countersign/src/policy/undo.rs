@@ -116,7 +116,7 @@ fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
         });
     }
     match names {
-        // A constant in the policy.
+        // Without variables, the value is a constant in the policy.
         [] => Mark::Default,
         [name] if is_of(name, "args") => {
             let place = name.strip_prefix("args").unwrap_or_default().replace('.', "/");

@@ -267,7 +267,7 @@ impl<'s> Looked<'s> {
         let values = &self.secrets.values;
         match self.secrets.places(text) {
             Some(places) => values.get(places.first()?.secret),
-            // Too many to search for: any of them may be there.
+            // There are too many secrets to search for, so any of them may be in the text.
             None => values.first(),
         }
     }

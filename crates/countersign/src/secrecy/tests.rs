@@ -230,7 +230,7 @@ proptest::proptest! {
         proptest::prop_assert!(mark.starts_with("[hidden, ") && mark.ends_with(']'));
         let text = format!("{before}{repeated}{after}");
         proptest::prop_assert_eq!(secrecy.text(&text), format!("{before}{mark}{after}"));
-        // Without its last character it is another text.
+        // Without its last character, the repeated text is not the secret.
         let most: String = repeated.chars().take(repeated.chars().count() - 1).collect();
         let text = format!("{before}{most}{after}");
         proptest::prop_assert_eq!(secrecy.text(&text), text.as_str());

@@ -157,7 +157,7 @@ fn path(word: &str) -> Option<Range<usize>> {
     let separator = word.find(['/', '\\'])?;
     let head = word.get(..separator)?;
     let mut start = head.trim_end_matches(is_path).len();
-    // `C:\notes`
+    // A path on a Windows drive: `C:\notes`.
     let drive = word
         .get(..start)?
         .strip_suffix(':')

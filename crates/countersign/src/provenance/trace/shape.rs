@@ -96,7 +96,7 @@ fn begins_place(text: &str, from: usize, before: Option<char>) -> bool {
             let head = head.strip_suffix("www.").unwrap_or(head);
             !head.ends_with('.') && !head.chars().next_back().is_some_and(is_inside_word)
         }
-        // Right after the scheme.
+        // A link without its scheme may begin right after `://`.
         Some('/' | '\\') => text.get(..from).is_some_and(|head| head.ends_with("://")),
         Some('@') => false,
         Some('-' | '_' | '+' | '%') => !is_joined(before, text, from, "-_+%"),

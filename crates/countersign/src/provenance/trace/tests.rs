@@ -123,7 +123,7 @@ fn dates_in_every_writing() {
 
 #[test]
 fn days_that_depend_on_when_they_were_said() {
-    // Monday the 16th.
+    // The message was sent on Monday the 16th.
     let at: jiff::Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
     let monday = Some(Time::from_micros(at.as_microsecond()));
     let check = |text: &str, value: &str, expected: &str| {

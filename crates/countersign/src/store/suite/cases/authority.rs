@@ -95,7 +95,7 @@ pub async fn x67_an_endorsement_counts_while_its_account_is_as_it_was(fixture: F
     let kept = fixture.get(&third).await;
     assert_eq!(kept.endorsements, approved.endorsements);
     assert_eq!(kept.in_force().count(), 1);
-    // Two others approve the second one.
+    // Two other people approve the second approval.
     let dora = fixture.accept(member("dora", &second, Verdict::Approve)).await;
     assert_eq!(dora.state, State::Approved);
 }

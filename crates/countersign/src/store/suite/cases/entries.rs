@@ -303,7 +303,7 @@ pub async fn h02_a_page_of_entries_has_its_limit(fixture: Fixture) {
 pub async fn a10_turns_of_a_session_come_back_in_order_and_each_number_is_taken_once(fixture: Fixture) {
     let key = |session: &str, number: u32| format!("{session}/{number:08}");
     let mut expected = Vec::new();
-    // Written out of order and between those of other sessions.
+    // Entries are written out of order, and between those of other sessions.
     for number in [3, 0, 12, 1, 2] {
         for session in ["a", "b", "b0", "c"] {
             let mut entry = sample::entry(Kind::Turn, &key(session, number));

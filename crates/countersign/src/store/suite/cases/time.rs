@@ -276,7 +276,7 @@ pub async fn x92_a_clock_in_doubt_refuses_and_ends_nothing(fixture: Fixture) {
     fixture.store.put_entry(session.clone()).await.unwrap();
     fixture.clock.doubt_after(sample::BEGINNING);
     fixture.advance(later);
-    // Requests treat them as expired.
+    // Requests treat the approvals as expired.
     assert_eq!(fixture.pending_in(&sample::channel("c")).await, None);
     let refused = fixture.decide(sample::approve(&pending)).await;
     assert_eq!(refused.refusal.unwrap().code(), "expired");
