@@ -21,12 +21,12 @@ pub const SHORTEST_PASSWORD: usize = 10;
 /// Maximum bytes of a password, because hashing longer ones only costs time.
 const LONGEST_PASSWORD: usize = 1024;
 
-/// A stored account.
+/// Account of a person, as stored in the registry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Account {
-    /// Name of the person.
+    /// Name of the person, as written when the account was added.
     pub name: Person,
-    /// Groups of the person.
+    /// Groups of the person. A policy names groups as approvers.
     pub groups: Vec<String>,
     /// True if the person may manage people and tokens.
     pub admin: bool,
@@ -61,7 +61,8 @@ impl Account {
         &self.generation
     }
 
-    /// Returns the mark that the person's sessions and links are bound to.
+    /// Returns the value that the person's sessions and links are bound to: the generation, followed by the random
+    /// value of the current password, if one was set.
     pub(super) fn sign_in_mark(&self) -> String {
         match self.sign_in.is_empty() {
             true => self.generation.clone(),
@@ -98,7 +99,7 @@ impl Account {
         Ok(Some((account, AuthorityBasis::exactly(&entry))))
     }
 
-    /// Returns the account of a credential, whose name has to be spelled exactly like this.
+    /// Returns the account that a credential names. Unlike [`Account::find`], only the exact spelling matches.
     pub(super) async fn of_credential(
         store: &dyn Store,
         tenant: &Tenant,
@@ -145,7 +146,8 @@ impl Account {
         Account::change(store, tenant, person, change).await
     }
 
-    /// Changes an account, with retries if it is changed concurrently.
+    /// Applies `change` to a stored account. If another process writes the account at the same time, the account is
+    /// read and changed again, so `change` may run more than once.
     pub async fn change(
         store: &dyn Store,
         tenant: &Tenant,
@@ -183,7 +185,7 @@ impl Account {
             .ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))
     }
 
-    /// Returns all accounts of a tenant.
+    /// Returns all accounts of a tenant, in no useful order.
     pub async fn list(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Account>, StoreError> {
         let mut accounts = Vec::new();
         let mut after: Option<String> = None;
@@ -213,8 +215,8 @@ impl Account {
             .map_err(|error| StoreError::Unavailable(format!("cannot hash the password: {error}")).into())
     }
 
-    /// Returns true if the password is correct. Takes as long if the person has no password; for people who do not
-    /// exist, see [`waste_time`](Self::waste_time).
+    /// Returns true if the password is correct. Takes the same time if the person has no password. For a person without
+    /// an account, call [`waste_time`](Self::waste_time) instead.
     pub fn has_password(&self, password: &str) -> bool {
         match self.password.as_deref().map(PasswordHash::new) {
             Some(Ok(hash)) if password.len() <= LONGEST_PASSWORD => Argon2::default()
@@ -245,8 +247,8 @@ impl Account {
     }
 }
 
-/// Returns the entry of a person. Fails closed for names from earlier versions: invalid names are not found, nor are
-/// names that differ from another account only in case.
+/// Returns the registry entry of a person. Earlier versions also accepted invalid names, and names that differ only in
+/// case; such accounts are not found here, so nobody can sign in to the wrong one.
 async fn find_entry(
     store: &dyn Store,
     tenant: &Tenant,
@@ -267,8 +269,8 @@ async fn find_entry(
     })
 }
 
-/// Returns the registry key: a hash, because names may be long and hold any character. The tenant's length makes it
-/// unambiguous.
+/// Returns the registry key of a person's account. The key is a hash, because names may be long and contain any
+/// character. The hashed text includes the tenant's length, so no two pairs of tenant and name give the same text.
 fn key(tenant: &Tenant, person: &str) -> String {
     let named = format!("person:{}:{tenant}:{person}", tenant.as_str().len());
     countersign::hash::Hash::of(named.as_bytes()).to_string()

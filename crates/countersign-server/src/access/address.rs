@@ -1,6 +1,6 @@
-//! Address of the service, for links that are made by commands on its store.
+//! Address of the service, stored so that commands which use the same store can print links to the service.
 //!
-//! Input: the address of the service when it starts. Output: that address, for commands on the same store.
+//! Input: the base URL of a service that starts. Output: the base URL, for commands on the same store.
 
 use countersign::command::{Command, PutEntry, TakeEntry};
 use countersign::id::Tenant;
@@ -29,7 +29,7 @@ pub async fn note(store: &dyn Store, tenant: &Tenant, address: &str) -> Result<(
     Ok(())
 }
 
-/// Returns the address of the service that started last.
+/// Returns the address of the service that started last; `None` if no service has started on this store.
 pub async fn find(store: &dyn Store, tenant: &Tenant) -> Result<Option<String>, StoreError> {
     let entry = store.entry(Kind::Setting, &key(tenant)).await?;
     Ok(entry.and_then(|entry| String::from_utf8(entry.body.to_vec()).ok()))

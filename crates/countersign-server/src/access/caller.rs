@@ -9,7 +9,7 @@ use super::{Scope, Scopes};
 /// The caller of a request. Built from a credential only, never from the request's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The tenant.
+    /// Tenant of the credential. All requests of the caller work in this tenant.
     pub tenant: Tenant,
     /// Name of the credential, shown as the requester of an approval.
     pub name: Person,
@@ -21,31 +21,32 @@ pub struct Caller {
     pub person: Option<Person>,
     /// Generation of that person's account; empty for accounts from the first release, and without a person.
     pub generation: String,
-    /// Groups of that person.
+    /// Groups of that person, read from the account at the time of the request.
     pub groups: Vec<String>,
-    /// Kind of credential.
+    /// Kind of credential that identified the caller.
     pub credential: Credential,
     /// Registry entries (token or session, account) that must still be valid when a decision is recorded.
     pub authority_bases: Vec<AuthorityBasis>,
-    /// Time at which the credential expires.
+    /// Time at which the credential expires, unless a session is extended by use.
     pub expires_at: Option<Time>,
 }
 
-/// A person identified by one account, for data that belongs to the account rather than to the name.
+/// A person together with the generation of the account, for data that must not pass to a later account of the same
+/// name, such as talks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speaker {
-    /// The person.
+    /// Name of the person.
     pub person: Person,
     /// Generation of the account; empty for accounts from the first release.
     pub generation: String,
 }
 
-/// Kind of credential.
+/// Kinds of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// A token of a program.
+    /// An API token, sent by a program.
     Token,
-    /// A session cookie of a browser.
+    /// A session cookie, sent by a browser.
     Session,
 }
 
@@ -71,7 +72,8 @@ impl Caller {
         })
     }
 
-    /// Returns the person whose talks the caller can use.
+    /// Returns the person whose conversations with served agents the caller may use; `None` for a credential without a
+    /// person.
     pub fn talks_as(&self) -> Option<Speaker> {
         Some(Speaker {
             person: self.person.clone()?,
@@ -79,7 +81,8 @@ impl Caller {
         })
     }
 
-    /// Returns the person as a decider in a talk with an agent, by replies or buttons.
+    /// Returns the person as a decider in a conversation with an agent, where replies and buttons decide. `None` for an
+    /// agent's credential, and for one without the scope `chat` or a person.
     pub fn speaker(&self, surface: Surface) -> Option<Decider> {
         if self.agent.is_some() || !self.may(Scope::Chat) {
             return None;

@@ -12,18 +12,18 @@ use super::{AccessError, Account, key_of, new_secret, read_body, write_body};
 /// Lifetime of an unused link.
 pub const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
 
-/// A stored link.
+/// Sign-in link, as stored in the registry under the hash of its secret.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Link {
     /// Person whom the link signs in.
     pub person: Person,
-    /// Mark of the account when the link was made; see [`Account`].
+    /// Value of the account's `sign_in_mark` when the link was made. A new password changes it and so voids the link.
     #[serde(default)]
     mark: String,
 }
 
 impl Link {
-    /// Creates a link for a person and returns the secret for its URL.
+    /// Creates a link for a person and returns the secret part of its URL. Fails if there is no such account.
     pub async fn make(store: &dyn Store, tenant: &Tenant, person: Person) -> Result<String, AccessError> {
         let account = Account::find(store, tenant, &person).await?;
         let account = account.ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))?;
@@ -46,7 +46,8 @@ impl Link {
         }
     }
 
-    /// Redeems a link, once. Returns the account if it is still the one that the link was made for.
+    /// Redeems a link, which works once. Returns `None` if the link is unknown, used or expired, or if the account was
+    /// replaced or got a new password since.
     pub async fn redeem(store: &dyn Store, text: &str) -> Result<Option<(Tenant, Account)>, StoreError> {
         let Some(entry) = store.take_entry(Kind::Link, &key_of(text)).await? else {
             return Ok(None);

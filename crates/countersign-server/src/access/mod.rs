@@ -29,10 +29,10 @@ use serde::de::DeserializeOwned;
 /// Reason why an account, token or link could not be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// A rule forbids it; with the rule.
+    /// A rule forbids the change. The text says which one.
     #[error("{0}")]
     NotAllowed(String),
-    /// The name is in use, or could be mistaken for another.
+    /// The name is in use, or looks too much like another one.
     #[error("there is already {0}")]
     Exists(String),
     /// There is no account or token of that name.

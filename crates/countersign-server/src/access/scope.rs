@@ -30,7 +30,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes.
+    /// All scopes, in the order in which they are listed.
     pub const ALL: [Scope; 8] = [
         Scope::Propose,
         Scope::Wait,
@@ -93,7 +93,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles.
+    /// All roles, in the order in which they are tried and listed.
     pub const ALL: [Role; 5] = [
         Role::Agent,
         Role::Person,
@@ -102,7 +102,7 @@ impl Role {
         Role::Operator,
     ];
 
-    /// Returns the name of the role.
+    /// Returns the role's name in lower case.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Agent => "agent",

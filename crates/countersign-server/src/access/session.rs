@@ -18,12 +18,12 @@ pub const SESSION_LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 /// Minimum time between two writes of a session's last use.
 const WRITTEN_EVERY: Duration = Duration::from_secs(60);
 
-/// A stored session.
+/// Session of a signed-in person, as stored in the registry under the hash of its cookie.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
     /// Person who signed in.
     pub person: Person,
-    /// Mark of the account at that time; see [`Account`].
+    /// Value of the account's `sign_in_mark` at sign-in. A new password changes it and so ends the session.
     #[serde(default)]
     mark: String,
     /// Time of the sign-in.
@@ -49,7 +49,8 @@ impl Session {
         }
     }
 
-    /// Returns the caller with this cookie, if the session is valid and the person's account still exists.
+    /// Returns the caller with this cookie, and extends the session. `None` if the session has ended, or if the account
+    /// was removed or got a new password since.
     pub async fn open(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
         let Some(entry) = store.entry(Kind::Session, &key_of(text)).await? else {
             return Ok(None);
@@ -95,7 +96,7 @@ impl Session {
         }))
     }
 
-    /// Signs out.
+    /// Signs out: deletes the session, if it exists.
     pub async fn end(store: &dyn Store, text: &str) -> Result<(), StoreError> {
         store.take_entry(Kind::Session, &key_of(text)).await.map(|_| ())
     }
@@ -109,7 +110,7 @@ impl Session {
             used_at: now,
             ..self.clone()
         };
-        // If another request wrote the entry, or the session ended meanwhile, nothing has to be done.
+        // If another request has written the entry, or the session has ended meanwhile, there is nothing to do.
         let entry = used.entry(&entry.tenant, entry.key.clone(), entry.version)?;
         store.put_entry(entry).await.map(|_| ())
     }

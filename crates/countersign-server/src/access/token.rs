@@ -19,18 +19,18 @@ const PREFIX: &str = "cst_";
 /// Maximum lifetime of a token.
 pub const LONGEST_TOKEN: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// A stored token.
+/// Token of a program, as stored in the registry under the hash of its text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Token {
-    /// Name of the token.
+    /// Name of the token, shown as the requester of its proposals.
     pub name: Person,
     /// Scopes of the token.
     pub scopes: Scopes,
     /// Agent that the token belongs to.
     pub agent: Option<Agent>,
-    /// Person that the token acts for.
+    /// Person who uses the token, or on whose behalf the agent acts.
     pub person: Option<Person>,
-    /// Generation of that person's account; see [`Account`].
+    /// Generation of that person's account, so that the token is not valid for a later account of the same name.
     #[serde(default)]
     generation: String,
     /// Time of creation.
@@ -50,25 +50,25 @@ pub struct NewToken {
     pub scopes: Scopes,
     /// Agent that the token belongs to.
     pub agent: Option<Agent>,
-    /// Person that the token acts for.
+    /// Person who will use the token, or on whose behalf the agent acts.
     pub person: Option<Person>,
     /// Lifetime, at most [`LONGEST_TOKEN`].
     pub lasts: Duration,
 }
 
-/// A new token, with its text, which is not stored.
+/// A token that was just created. Its text is shown once and not stored.
 #[derive(Debug)]
 pub struct Minted {
     /// Text that the program sends.
     pub text: String,
-    /// Short id, shown in lists.
+    /// First 8 characters of the token's key, shown in lists and used to revoke the token.
     pub id: String,
-    /// The stored part.
+    /// The token as stored.
     pub token: Token,
 }
 
 impl NewToken {
-    /// Validates and stores the token.
+    /// Validates and stores the token. Fails if its scopes or names are not allowed, or if the person has no account.
     pub async fn mint(self, store: &dyn Store) -> Result<Minted, AccessError> {
         self.check()?;
         self.check_names(store).await?;
@@ -117,7 +117,7 @@ impl NewToken {
         }
     }
 
-    /// Checks that names are normalized, and that the agent's name cannot be confused with another agent's.
+    /// Checks that names are normalized, and that the agent's name cannot be taken for another agent's.
     async fn check_names(&self, store: &dyn Store) -> Result<(), AccessError> {
         let agent = self.agent.as_ref().map(Agent::as_str);
         let named = self.name.as_ref().map(Person::as_str);
@@ -134,7 +134,7 @@ impl NewToken {
         if let Some(twin) = agents.clone().find(is_twin) {
             return Err(AccessError::Exists(format!("an agent `{twin}`: write it so")));
         }
-        // If an earlier version made tokens for both, each agent can still get new ones.
+        // Tokens of an earlier version may exist for both spellings. Each of these agents can still get new tokens.
         if agents.clone().any(|other| other.as_str() == agent) {
             return Ok(());
         }
@@ -146,6 +146,8 @@ impl NewToken {
         }
     }
 
+    /// Checks scopes, lifetime and owner.
+    ///
     /// INVARIANT: no token can both decide and propose, or both decide and start (I10, X66); an agent's token can only
     /// propose and wait.
     fn check(&self) -> Result<(), AccessError> {
@@ -182,7 +184,8 @@ impl NewToken {
 }
 
 impl Token {
-    /// Returns the caller with this token, if it is valid.
+    /// Returns the caller with this token. `None` if the token is unknown, revoked or expired, or if its person's
+    /// account was removed.
     pub async fn open(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
         if !text.starts_with(PREFIX) {
             return Ok(None);
@@ -223,14 +226,14 @@ impl Token {
         }))
     }
 
-    /// Returns all tokens of a tenant with their short ids.
+    /// Returns all tokens of a tenant, each with the short id by which it can be revoked.
     pub async fn list(store: &dyn Store, tenant: &Tenant) -> Result<Vec<(String, Token)>, StoreError> {
         let entries = all(store, tenant).await?;
         let token = |entry: &Entry| Ok((short(&entry.key), read_body(&entry.body)?));
         entries.iter().map(token).collect()
     }
 
-    /// Revokes a token at once. `id` is at least the first 8 characters of its key.
+    /// Revokes a token at once. `id` is its short id or more of its key, at least 8 characters; it must be unique.
     pub async fn revoke(store: &dyn Store, tenant: &Tenant, id: &str) -> Result<Token, AccessError> {
         let not_found = || AccessError::NotFound(format!("token `{id}`"));
         let mut meant = all(store, tenant).await?;

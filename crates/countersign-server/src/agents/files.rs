@@ -1,4 +1,4 @@
-//! Reads an agent's files and opens its world, for the service and for `chat`.
+//! Reads an agent's files and opens the data of built-in example agents, for the service and for `chat`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::worlds::{Setup, World};
 const TOOLS: &str = "tools.json";
 const SCRIPT: &str = "script.toml";
 
-/// Returns the agent of a built-in world.
+/// Parses the files of a built-in example agent.
 pub fn built_in(setup: &Setup) -> Result<AgentFile, String> {
     AgentFile::parse(setup.agent, setup.definitions, Some(setup.script))
         .map_err(|problem| problem.to_string())
@@ -30,13 +30,14 @@ pub fn read(path: &Path) -> Result<AgentFile, String> {
         .map_err(|problem| format!("`{}`: {problem}", path.display()))
 }
 
-/// Reads a file as text, if the person trusts it.
+/// Reads a file as text. Fails if the person has neither trusted the file nor named it by its full path.
 pub fn text(path: &Path) -> Result<String, String> {
     let unreadable = |error| Failure::error("no_agent", format!("cannot read `{}`: {error}", path.display()));
     trust::read(path, unreadable).map_err(in_one_line)
 }
 
-/// Opens a built-in world. Without `data`, its file is `countersign-NAME.db`. A new file gets sample data.
+/// Opens the SQLite data of a built-in example agent. Without `data`, the file is `countersign-NAME.db` in the current
+/// folder. A new file is filled with sample data.
 pub fn open_world(setup: &'static Setup, name: &str, data: Option<&Path>) -> Result<World, String> {
     let usual = || PathBuf::from(format!("countersign-{name}.db"));
     let data = data.map_or_else(usual, Path::to_path_buf);
@@ -46,7 +47,7 @@ pub fn open_world(setup: &'static Setup, name: &str, data: Option<&Path>) -> Res
     Ok(world)
 }
 
-/// Formats a failure with its hint.
+/// Formats a failure and its hint as one line of text.
 fn in_one_line(failure: Failure) -> String {
     match failure.hint {
         Some(hint) => format!("{}; {hint}", failure.message),

@@ -1,4 +1,4 @@
-//! Loads the configured agents: a built-in world with its agent, or an agent's own files.
+//! Loads the configured agents: built-in example agents with their data ("worlds"), or an agent's own files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,16 +30,16 @@ pub struct AgentSource {
     model_name: Option<String>,
 }
 
-/// All agents, and the worlds they act in.
+/// All agents, and the data that their tools work on.
 pub struct Ready {
     /// Agents to serve.
     pub agents: Vec<Loaded>,
-    /// Worlds whose tools the service has to run.
+    /// Data of the built-in example agents, whose tools the service has to run.
     pub worlds: Vec<World>,
 }
 
 impl AgentSource {
-    /// Returns the built-in worlds, which are served if nothing is configured.
+    /// Returns the sources of the built-in example agents, which are served if nothing is configured.
     pub fn tryout() -> BTreeMap<String, AgentSource> {
         let source = |setup: &&Setup| {
             let world = Some(setup.name.to_owned());
@@ -54,13 +54,13 @@ impl AgentSource {
         WORLDS.iter().map(source).collect()
     }
 
-    /// Returns the built-in world that the agent acts in, if any.
+    /// Returns the built-in example that the agent belongs to; `None` for an agent with its own files.
     pub fn setup(&self) -> Option<&'static Setup> {
         worlds::named(self.world.as_deref()?)
     }
 }
 
-/// Loads all agents. Fails at the first error. New world files get sample data.
+/// Loads all agents. Fails at the first error. New data files of example agents are filled with sample data.
 pub fn load(sources: &BTreeMap<String, AgentSource>) -> Result<Ready, Failure> {
     let mut ready = Ready {
         agents: Vec::new(),
@@ -165,7 +165,8 @@ mod tests {
         toml::from_str(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the error, or an empty string. `DIR` in the text is replaced by the folder.
+    /// Loads the configuration in `text`, in which `DIR` stands for `folder`. Returns the error message, or an empty
+    /// string if there was none.
     fn problem(folder: &Path, text: &str) -> String {
         let text = text.replace("DIR", &folder.display().to_string());
         match load(&sources(&text)) {
@@ -198,7 +199,7 @@ mod tests {
         };
         check("[own]\nfile = 'DIR/whole/agent.toml'\nmodel = 'script'", "");
         check("[crm]\nworld = 'crm'\ndata = 'DIR/crm.db'\nmodel = 'script'", "");
-        // The same file again, and another world's file.
+        // A data file can be opened again, but not as the data of another world.
         check("[crm]\nworld = 'crm'\ndata = 'DIR/crm.db'\nmodel = 'script'", "");
         check(
             "[cms]\nworld = 'cms'\ndata = 'DIR/crm.db'",

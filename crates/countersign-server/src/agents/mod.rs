@@ -1,7 +1,7 @@
-//! Loads the agents that a service or a chat serves: built-in worlds, or an agent's own files.
+//! Loads the agents that a service or a chat serves: built-in examples, or an agent's own files.
 //!
-//! Input: the configuration. Output: agents that are ready to be served, their worlds and their policy. Not here:
-//! talking to them; see `service::agents`.
+//! Input: the configuration. Output: agents that are ready to be served, the data of example agents ("worlds") and the
+//! policy of their tools. Not here: talking to agents; see `service::agents`.
 
 mod files;
 mod load;

@@ -1,12 +1,13 @@
-//! Joins the policies of the service and of the worlds that it serves.
+//! Joins the service's policy with the policies of the example agents that it serves.
 //!
-//! Input: policies as text. Output: one text. The first policy speaks for the service: its `channel`, `surfaces` and
-//! `agents` apply. The others only add tools.
+//! Input: policies as TOML text. Output: one TOML text. The settings `channel`, `surfaces` and `agents` are taken from
+//! the first policy, which is the service's own. The others only add tools.
 //! INVARIANT: no tool is listed twice, so that the ruling never depends on the order of policies.
 
 use toml::{Table, Value};
 
-/// Joins policies that were each validated before. Fails if a tool is listed twice.
+/// Joins policies that were each validated before. `others` are pairs of a name for messages and a text. Fails if a
+/// tool is listed twice.
 pub fn join(own: &str, others: &[(&str, &str)]) -> Result<String, String> {
     let mut joined = table("the policy", own)?;
     let mut from: std::collections::HashMap<String, String> = std::collections::HashMap::new();
@@ -32,7 +33,7 @@ pub fn join(own: &str, others: &[(&str, &str)]) -> Result<String, String> {
     Ok(joined.to_string())
 }
 
-/// Returns the policy without these tools.
+/// Returns the policy as text, without the tools in `left_out`.
 pub fn without(own: &str, left_out: &[&str]) -> Result<String, String> {
     let mut table = table("the policy", own)?;
     if let Some(Value::Table(tools)) = table.get_mut("tools") {

@@ -1,4 +1,4 @@
-//! Chooses the provider of models, by the API keys in the environment or by the configuration.
+//! Chooses the provider of models: the one in the configuration, or one whose API key is in the environment.
 
 use countersign_agent::file::{ANTHROPIC, OPENAI, Provider, ProviderSettings};
 use countersign_agent::model::ApiKey;
@@ -11,11 +11,11 @@ pub enum Choice {
     /// By the available API keys: Anthropic's first, then OpenAI's, otherwise the script.
     #[default]
     Auto,
-    /// The agent's own script.
+    /// The agent's own `script.toml`, which answers without a model.
     Script,
     /// Anthropic's API, with `ANTHROPIC_API_KEY`.
     Anthropic,
-    /// The chat completions API, with `OPENAI_API_KEY`, at `OPENAI_BASE_URL`.
+    /// OpenAI's chat completions API, with `OPENAI_API_KEY`; another server's with `OPENAI_BASE_URL`.
     OpenAi,
 }
 
