@@ -73,7 +73,7 @@ impl Cli {
         Ok(cli)
     }
 
-    /// Parses only what is on the command line; `None` if that does not suffice.
+    /// Parses the options without environment variables; `None` if the command line alone is not valid.
     fn flags(words: &[OsString]) -> Option<Global> {
         let matches = unset(Cli::command()).try_get_matches_from(words).ok()?;
         Cli::from_arg_matches(&matches).ok().map(|cli| cli.global)
@@ -90,7 +90,7 @@ impl Cli {
     }
 }
 
-/// Removes the environment variables from all options.
+/// Removes the environment variables from all options, also from those of subcommands.
 fn unset(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|option| option.env(Resettable::Reset));
     command.mut_subcommands(unset)
@@ -172,7 +172,8 @@ pub struct Global {
 }
 
 impl Global {
-    /// Lets a flag win over the environment: a store on the command line over a server in a variable, and the reverse.
+    /// Resolves the conflict of a store and a server, of which one is set in the environment: the one on the command
+    /// line wins.
     fn prefer(&mut self, flags: &Option<Global>) {
         let Some(flags) = flags else {
             return;
@@ -184,13 +185,13 @@ impl Global {
         }
     }
 
-    /// Path or URL of the store.
+    /// Returns the path or URL of the store, or the default path.
     pub fn store(&self) -> &str {
         self.store.as_deref().unwrap_or(store::DEFAULT)
     }
 
-    /// Option that names the same store or server in another command, with a blank before it. Empty for the default
-    /// store, and for a URL that may contain a password.
+    /// Returns the option that names the same store or server in another command, with a space before it. Empty for the
+    /// default store, and for a PostgreSQL URL, which may contain a password.
     pub fn place_words(&self) -> String {
         match (&self.store, &self.server) {
             (Some(store), _) if !store::is_postgres(store) => format!(" --store {}", shell_word(store)),
@@ -199,7 +200,7 @@ impl Global {
         }
     }
 
-    /// Tenant to work in, `main` by default.
+    /// Returns the tenant to work in, `main` by default.
     pub fn tenant(&self) -> &str {
         self.tenant.as_deref().unwrap_or("main")
     }
@@ -335,7 +336,7 @@ Examples:
 mod tests {
     use super::*;
 
-    /// Lists every command, including subcommands, with its full name.
+    /// Returns every command and subcommand with its full name, such as `countersign token create`.
     fn commands(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
         let below = command.get_subcommands().flat_map(|sub| {
             let words = format!("{words} {}", sub.get_name());
@@ -372,7 +373,7 @@ mod tests {
         let lines = examples.replace("\\\n    ", " ");
         let own = |line: &str| {
             let at = line.find("countersign ")?;
-            // Ignore what follows a pipe, a redirection or three spaces.
+            // What follows a pipe, a redirection or three spaces is not part of the command.
             let line = line.get(at..)?;
             let ends = [" | ", " > ", " < ", "   "]
                 .iter()

@@ -8,10 +8,11 @@ use crate::cli::Global;
 use crate::failure::Failure;
 use crate::{keys, regular, trust};
 
-/// The largest file with a token.
+/// Largest accepted size of a token file, in bytes.
 const LARGEST: u64 = 64 * 1024;
 
-/// Returns the token; `--token-file` takes precedence. Fails if there is none.
+/// Returns the API token, from `--token-file` if given, otherwise from `--token` or its variable. Fails if there is
+/// none.
 pub fn token(global: &Global) -> Result<Secret, Failure> {
     let text = match (&global.token_file, &global.token) {
         (Some(file), _) => read(file)?,

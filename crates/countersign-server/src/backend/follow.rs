@@ -1,6 +1,7 @@
-//! Follows events, at the store or at a server.
+//! Follows events, from the store or from a server.
 //!
-//! No event is missed, even across reconnects: the store is read by feed cursor, a server by the last event id.
+//! No event is missed, even across reconnects: a local stream resumes at a feed cursor, a remote one after the id of
+//! the last event it received.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,35 +21,36 @@ use crate::view::FeedEventView;
 
 /// Events read from the store at a time.
 const PAGE: usize = 256;
-/// Poll interval. The feed may lag behind the change signal, so a signal alone is not enough.
+/// Longest wait before the feed is read again. A new event may become readable only after the change was signalled, so
+/// waiting for signals alone could miss it.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
-/// A server silent for this long is considered gone. It sends a keep-alive every 15 seconds.
+/// Time without any data after which a connection counts as lost. The server sends a keep-alive every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Largest event in bytes; our server sends none that is larger.
+/// Maximum size of an event, in bytes. Our server sends no larger ones.
 const LARGEST_EVENT: usize = 4 * 1024 * 1024;
 /// First delay between reconnects, doubled after each failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 /// Longest delay between reconnects.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Filter of events.
+/// Selects events. An event has to match all criteria.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
     /// Only events of this agent's approvals.
     pub agent: Option<Agent>,
     /// Only events of approvals in this channel.
     pub channel: Option<Channel>,
-    /// Only events of these kinds; all if empty.
+    /// Only events of these kinds, such as `approved`; all kinds if empty.
     pub what: Vec<String>,
 }
 
 /// Item of an event stream.
 pub enum StreamItem {
-    /// An event.
+    /// A new event.
     Happened(FeedEventView),
-    /// The connection was lost; reconnecting. Holds the reason.
+    /// The connection was lost and is being restored. Holds the reason.
     Lost(String),
-    /// Connected again; no events were missed.
+    /// The connection was restored. No events were missed.
     Back,
 }
 
@@ -118,7 +120,7 @@ impl<'d> LocalEventStream<'d> {
         }
     }
 
-    /// Converts an event. `None` if the filter excludes it or its approval is gone.
+    /// Converts an event to its JSON view. `None` if the filter excludes it or its approval no longer exists.
     async fn event_view(&self, event: &FeedEvent) -> Result<Option<FeedEventView>, Failure> {
         let found = self
             .backend
@@ -183,7 +185,7 @@ impl<'d> RemoteEventStream<'d> {
                 }
                 continue;
             };
-            // An event that is too large ends the command: connecting again would bring it again.
+            // An event that is too large ends the command, because the server would send it again after a reconnect.
             while let Some(sent) = reader.next_event().map_err(|_| unreadable(opened.status))? {
                 let id = sent.id.and_then(|id| String::from_utf8(id.into()).ok());
                 self.last = id.or(self.last.take());
@@ -201,7 +203,8 @@ impl<'d> RemoteEventStream<'d> {
         }
     }
 
-    /// Tries once to reconnect, and sleeps after a repeated temporary failure. Permanent failures are errors.
+    /// Makes one attempt to connect. Reports the first temporary failure as [`StreamItem::Lost`], and sleeps after each
+    /// further one. A permanent failure is an error.
     async fn connect(&mut self) -> Result<Option<StreamItem>, Failure> {
         match self.backend.server.stream(&self.path, self.last.as_deref()).await {
             Ok(opened) => {

@@ -23,10 +23,10 @@ use crate::store::{Missing, Watch};
 use crate::view::{self, ApprovalView, PageView};
 use crate::{identity, keys, policy, store};
 
-/// How long a command retries recording the outcome of a call that it ran.
+/// How long a command keeps trying to record the outcome of a call that it ran.
 const RECORD_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// Agent name if none is given.
+/// Name of the agent if the command line gives none.
 const AGENT: &str = "command-line";
 
 /// Backend that works on the store directly.
@@ -34,7 +34,7 @@ pub struct LocalBackend {
     pub gate: Gate,
     /// Tenant of all operations.
     pub tenant: Tenant,
-    /// Policy file. `None` if there is none, so that every call is held.
+    /// Path of the policy file in use. `None` if there is no policy; then every call is held.
     pub policy_file: Option<PathBuf>,
     runs_here: bool,
     name: Option<String>,
@@ -42,7 +42,7 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// Opens the store and loads the policy. `missing` says whether a missing store is created.
+    /// Opens the store and loads the policy. `missing` says what to do if the store does not exist.
     pub async fn open(global: &Global, missing: Missing) -> Result<LocalBackend, Failure> {
         LocalBackend::open_with(global, missing, Watch::Nobody, None).await
     }
@@ -82,12 +82,12 @@ impl LocalBackend {
         self.gate.store()
     }
 
-    /// Returns the person at the command line.
+    /// Returns the name of the person at the command line.
     pub fn person(&self) -> Result<Person, Failure> {
         identity::person(self.name.as_deref())
     }
 
-    /// Converts an approval to its current view.
+    /// Converts an approval to its JSON view, with its state as of now.
     pub async fn view(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
         let now = self.store().now().await?;
         Ok(view::approval(approval, self.gate.policy(), now))
@@ -181,7 +181,7 @@ impl LocalBackend {
         })
     }
 
-    /// Returns one line per call. Passed calls are run at once if this process runs them.
+    /// Returns each call's tool and ruling. A passed call is run here if this command runs calls.
     async fn ruled(&self, tools: Vec<String>, submitted: Submitted) -> Vec<Line> {
         let approval = submitted.approval;
         let mut lines = Vec::with_capacity(tools.len());
@@ -317,7 +317,8 @@ impl LocalBackend {
         self.view(&recorded.unwrap_or(approval)).await
     }
 
-    /// Retries until the store has recorded the outcomes of the calls that this process ran; fails after 10 minutes.
+    /// Tries to record the outcomes of the calls that this process ran until the store accepts them. Fails after
+    /// [`RECORD_WITHIN`], with a hint on how to record the outcome by hand.
     async fn record_rest(&self) -> Result<(), Failure> {
         tracing::warn!("the store cannot record the outcome of the call; trying again");
         let rest = self.gate.flush_unrecorded(RECORD_WITHIN).await;
@@ -341,7 +342,7 @@ fn own_agent() -> Result<Agent, Failure> {
     Agent::of_service(AGENT).map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }
 
-/// Parses the tenant from the command line.
+/// Returns the tenant named on the command line, or the default one.
 pub fn tenant(global: &Global) -> Result<Tenant, Failure> {
     Tenant::new(global.tenant()).map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }

@@ -42,13 +42,13 @@ use crate::view::{ApprovalView, PageView};
 
 /// Backend of a command.
 pub enum Backend {
-    /// The store itself.
+    /// Works on the store directly, through a gate in this process.
     Local(Box<LocalBackend>),
-    /// A server, over its API.
+    /// Works through a server's API.
     Remote(RemoteBackend),
 }
 
-/// Calls of one turn, to be proposed.
+/// Calls of one agent turn, to be proposed.
 pub struct Proposal {
     /// Calls, in the order in which they run.
     pub calls: Vec<ProposedCall>,
@@ -58,9 +58,9 @@ pub struct Proposal {
     pub channel: Option<Channel>,
     pub run: Option<Run>,
     pub session: Option<Session>,
-    /// The agent's own words.
+    /// The agent's own description of the calls, shown as its unchecked claim.
     pub claim: Option<String>,
-    /// Idempotency key.
+    /// Idempotency key: a repeated proposal with the same key creates nothing new.
     pub key: Option<Key>,
     /// Conversation before the calls, to trace where values came from; not stored.
     pub conversation: Option<Conversation>,
@@ -71,9 +71,9 @@ pub struct ProposedCall {
     pub tool: ToolName,
     /// Arguments, byte for byte.
     pub arguments: Arguments,
-    /// Hash of the tool's definition.
+    /// Hash of the tool's definition, as the proposer claims it.
     pub definition: Option<Hash>,
-    /// Credential that the call needs.
+    /// Credential that the tool needs. Stored encrypted, and erased when the call ends.
     pub secret: Option<Secret>,
     /// The folder that the host will run the call in.
     pub working_folder: Option<Arc<WorkingFolder>>,
@@ -81,22 +81,23 @@ pub struct ProposedCall {
 
 /// Result of a proposal.
 pub struct Proposed {
-    /// One line per call.
+    /// Tool and ruling of each call, in order.
     pub lines: Vec<Line>,
     /// Approval shared by all held calls.
     pub approval: Option<ApprovalView>,
 }
 
-/// Decision to be made. Approving takes a card that was shown completely, as with the gate itself.
+/// A decision to be sent. One that approves can only be made from a [`WholeCard`], which proves that the card was shown
+/// completely.
 pub struct Deciding {
     id: ApprovalId,
     verdict: Verdict,
     card: Option<WholeCard>,
     /// Digest of the card that was shown.
     pub digest: Option<Hash>,
-    /// Comment of the person.
+    /// Comment of the person, which the agent is told.
     pub comment: Option<String>,
-    /// Idempotency key.
+    /// Idempotency key: a repeated decision with the same key has no further effect.
     pub key: Option<Key>,
 }
 
@@ -136,17 +137,17 @@ impl Deciding {
     }
 }
 
-/// Started call, for a host that runs it itself.
+/// A call whose start was recorded, for a host that runs the call itself.
 pub struct Started {
     /// Arguments to run with, byte for byte.
     pub arguments: Vec<u8>,
-    /// Permit token needed to finish the call.
+    /// Secret that the host has to present when it reports the outcome.
     pub permit: String,
-    /// Time limit. The call must not be started after it, since the gate then treats it as lost.
+    /// Time limit. The host must not run the call after it, because the gate then records the outcome as unknown.
     pub limit: TimeLimit,
 }
 
-/// Forwards a method call to either backend.
+/// Evaluates the same expression for either backend, which is bound to `$inner`.
 macro_rules! either {
     ($backend:expr, $inner:ident => $answer:expr) => {
         match $backend {
@@ -157,7 +158,7 @@ macro_rules! either {
 }
 
 impl Backend {
-    /// Opens the store, or prepares requests to the server. `missing` says whether a missing store is created.
+    /// Opens the store, or prepares requests to the server. `missing` says what to do if the store does not exist.
     pub async fn open(global: &Global, missing: Missing) -> Result<Backend, Failure> {
         Backend::open_with(global, missing, Watch::Nobody, None).await
     }
@@ -178,7 +179,8 @@ impl Backend {
         }
     }
 
-    /// Returns the local backend, or a usage error for `what`, which works only at the store.
+    /// Returns the local backend. Fails with a usage error for a server, because the command `what` works only on a
+    /// store.
     pub fn at_store(self, what: &str) -> Result<LocalBackend, Failure> {
         match self {
             Backend::Local(local) => Ok(*local),
@@ -190,12 +192,12 @@ impl Backend {
         }
     }
 
-    /// Lists approvals, one page.
+    /// Returns one page of approvals that match the filter.
     pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
         either!(self, backend => backend.list(filter).await)
     }
 
-    /// Lists the ids of approvals, one page.
+    /// Returns the ids of one page of approvals that match the filter.
     pub async fn ids(&self, filter: &Filter) -> Result<Vec<ApprovalId>, Failure> {
         either!(self, backend => backend.ids(filter).await)
     }
@@ -205,27 +207,28 @@ impl Backend {
         either!(self, backend => backend.approval(id).await)
     }
 
-    /// Returns an approval with its events and concerns.
+    /// Returns an approval with its events and concerns. `None` if it does not exist or is not visible.
     pub async fn history(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
         either!(self, backend => backend.history(id).await)
     }
 
-    /// Returns the exact arguments of a call. A server refuses them if they contain a secret.
+    /// Returns the exact arguments of a call. `None` if there is no such call. A server refuses to send arguments that
+    /// contain a secret.
     pub async fn argument_bytes(&self, call: CallId) -> Result<Option<Vec<u8>>, Failure> {
         either!(self, backend => backend.argument_bytes(call).await)
     }
 
-    /// Proposes calls. Passed ones are run at once if this process runs them.
+    /// Proposes calls. A call that passes is run at once if this command runs calls.
     pub async fn propose(&self, proposal: Proposal) -> Result<Proposed, Failure> {
         either!(self, backend => backend.propose(proposal).await)
     }
 
-    /// Records a decision.
+    /// Records a decision and returns the approval after it. Fails if the gate refuses the decision.
     pub async fn decide(&self, deciding: Deciding) -> Result<ApprovalView, Failure> {
         either!(self, backend => backend.decide(deciding).await)
     }
 
-    /// Withdraws a pending approval.
+    /// Withdraws a pending approval, so that nobody can decide it any more.
     pub async fn withdraw(&self, id: ApprovalId, reason: Option<String>) -> Result<ApprovalView, Failure> {
         either!(self, backend => backend.withdraw(id, reason).await)
     }
@@ -240,7 +243,7 @@ impl Backend {
         either!(self, backend => backend.reconcile(call, succeeded, note).await)
     }
 
-    /// Proposes the undo of a call.
+    /// Proposes to undo a call that succeeded, as a new approval.
     pub async fn undo(
         &self,
         call: CallId,
@@ -250,7 +253,7 @@ impl Backend {
         either!(self, backend => backend.undo(call, channel, key).await)
     }
 
-    /// Waits for a decision, or until the released calls have run. `None` on timeout.
+    /// Waits until the approval is decided or, with [`Until::Finished`], until its calls have run. `None` on timeout.
     pub async fn wait(
         &self,
         id: ApprovalId,
@@ -270,17 +273,17 @@ impl Backend {
         })
     }
 
-    /// Records the start of a released call, which succeeds once, and returns its permit.
+    /// Records the start of a released call and returns its permit. Only the first attempt succeeds.
     pub async fn start(&self, call: CallId) -> Result<Started, Failure> {
         either!(self, backend => backend.start(call).await)
     }
 
-    /// Records the outcome of a call started here.
+    /// Records the outcome of a call, with the permit from [`Backend::start`].
     pub async fn finish(&self, call: CallId, permit: &str, outcome: Outcome) -> Result<(), Failure> {
         either!(self, backend => backend.finish(call, permit, outcome).await)
     }
 
-    /// Runs the released calls with the configured command.
+    /// Runs the released calls of an approval with the command given by `--exec`, and returns the approval after that.
     pub async fn run_released(&self, approval: ApprovalView) -> Result<ApprovalView, Failure> {
         either!(self, backend => backend.run_released(approval).await)
     }

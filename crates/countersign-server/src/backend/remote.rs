@@ -27,19 +27,19 @@ use crate::wire::{
     Decide, Finish, PermitView, ReconcileBody, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
 };
 
-/// Longest time of one long poll, after which another one follows. Below 60 seconds, at which many proxies cut
-/// connections.
+/// Longest time of one long poll, after which the next one follows. Kept below 60 seconds, because many proxies cut
+/// longer requests.
 const WAITS_AT_ONCE: Duration = Duration::from_secs(50);
 /// Minimum interval between long polls, and delay between attempts to report an outcome.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Outcome of a call whose time limit passed before it could be run.
 const LATE: &str = "not started: its deadline passed first";
-/// Time limit for a passed call if the server states none.
+/// Time limit for a passed call if the server's response contains none.
 const UNTOLD: Duration = Duration::from_secs(10);
-/// Attempts to report an outcome before giving up.
+/// Number of attempts to report an outcome.
 const FINISH_TRIES: u32 = 6;
 
-/// Refuses settings that name both a store and a server.
+/// Fails if the settings name both a store and a server.
 pub fn check_one_place(global: &Global) -> Result<(), Failure> {
     match (&global.store, &global.server) {
         (Some(_), Some(_)) => Err(Failure::usage("both a store and a server are given")
@@ -48,7 +48,7 @@ pub fn check_one_place(global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// Backend that works through a server.
+/// Backend that sends every operation to a server's API.
 pub struct RemoteBackend {
     pub(super) server: Server,
     executor: Option<CommandExecutor>,
@@ -178,7 +178,8 @@ impl RemoteBackend {
             conversation: proposal.conversation.map(|conversation| conversation.messages),
         };
         let key = proposal.key.as_ref();
-        // Started before the server records the start of passed calls, so it never shows too little time.
+        // Started before the request, so that the measured time is never shorter than the time since the server
+        // recorded the start.
         let since = Stopwatch::start();
         let answer: SubmittedView = self.server.post("/v1/calls", key, &body).await?;
         let mut lines = Vec::with_capacity(passing.len());
@@ -240,7 +241,7 @@ impl RemoteBackend {
         }
     }
 
-    /// Reports the outcome of a passed call that was run here.
+    /// Reports the outcome of a passed call that was run here. A failure is only logged.
     async fn tell_passed(&self, started: Option<HostPermit>, outcome: &Outcome) {
         let Some(started) = started else { return };
         let Ok(call) = started.id.parse() else { return };
@@ -304,8 +305,8 @@ impl RemoteBackend {
         self.server.post(&path, key.as_ref(), &body).await
     }
 
-    /// Waits by repeated long polls. Temporary failures are retried until the limit, so a wait survives a server
-    /// restart (X32).
+    /// Waits by repeated long polls. Temporary failures are retried until `limit` has passed, so a wait survives a
+    /// restart of the server (X32).
     pub async fn wait(
         &self,
         id: ApprovalId,
@@ -363,7 +364,8 @@ impl RemoteBackend {
                 approval: approval.id,
                 position,
             };
-            // Started before the server records the start, so it never shows too little time.
+            // Started before the request, so that the measured time is never shorter than the time since the server
+            // recorded the start.
             let since = Stopwatch::start();
             let permit = self.permit(id).await?;
             let token = permit.permit.clone();
@@ -415,7 +417,7 @@ impl RemoteBackend {
     }
 }
 
-/// Returns true for a temporary failure, which may be retried.
+/// Returns true if the failure may be temporary, so that the request can be repeated.
 pub fn is_passing(failure: &Failure) -> bool {
     matches!(
         failure.code.as_ref(),

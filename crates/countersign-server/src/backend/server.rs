@@ -1,7 +1,7 @@
-//! HTTP requests to a Countersign server, with errors for people.
+//! HTTP requests to a Countersign server, with error messages for people.
 //!
-//! The operator names the server, so private addresses are allowed. The token is never sent without TLS, except to this
-//! machine.
+//! The operator chooses the server, so private addresses are allowed. The token is never sent without TLS, except to
+//! this machine.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ pub const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// Largest response, in bytes. A page of 500 approvals with the largest arguments is smaller.
 const LARGEST_ANSWER: usize = 128 * 1024 * 1024;
 
-/// Server address and API token.
+/// Connection settings for a server: its address and the API token.
 pub struct Server {
     client: Client,
     base: Target,
     token: Secret,
 }
 
-/// One request.
+/// A request to the server.
 pub struct Question<'a> {
     pub method: Method,
     /// Path below the server's base URL.
@@ -41,7 +41,7 @@ pub struct Question<'a> {
 }
 
 impl Server {
-    /// Parses the address. Refuses one where the token could be read in transit (H02).
+    /// Parses the address. Refuses an address over which the token would be sent unencrypted (H02).
     pub fn new(url: &str, token: Secret) -> Result<Server, Failure> {
         let base = target(url)?;
         Ok(Server {
@@ -51,12 +51,12 @@ impl Server {
         })
     }
 
-    /// Sends a GET request.
+    /// Sends a GET request and parses the JSON response.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.get_within(path, ANSWERS_WITHIN).await
     }
 
-    /// Sends a GET request with a time limit of its own.
+    /// Like [`Server::get`], with another time limit for the response.
     pub async fn get_within<T: DeserializeOwned>(&self, path: &str, within: Duration) -> Result<T, Failure> {
         let question = Question {
             method: Method::GET,
@@ -68,7 +68,7 @@ impl Server {
         self.ask(question).await
     }
 
-    /// Sends a POST request.
+    /// Sends a POST request with a JSON body and parses the JSON response.
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -171,8 +171,8 @@ pub fn encode(text: &str) -> String {
     text.bytes().map(encoded).collect()
 }
 
-/// Converts a missing response to a failure. A GET may be repeated; for anything else it is in doubt whether the server
-/// acted.
+/// Converts a request without a response to a failure. After a GET nothing has happened; after any other method it is
+/// unknown whether the server acted, unless the request was certainly not sent.
 fn request_error(method: &Method, error: RequestError) -> Failure {
     match error {
         RequestError::NotSent(reason) => unreachable(&reason),
@@ -242,7 +242,7 @@ fn read<T: DeserializeOwned>(answered: &Response) -> Result<T, Failure> {
     })
 }
 
-/// Returns the exit code that the same refusal has at the store.
+/// Returns the exit code for an error of the API: the same as for this error at the local store.
 fn exit(status: u16, code: &str) -> Exit {
     match code {
         "forbidden" => Exit::Forbidden,

@@ -13,18 +13,19 @@ use crate::failure::Failure;
 use crate::view::{WorkingFolderView, unhex};
 use crate::wire::{DecideCall, Finish, PermitView, SubmitCall};
 
-/// Time limit for running a passed call.
+/// Time limit for the command that runs a passed call.
 const PASSED_WITHIN: Duration = Duration::from_secs(60);
 
-/// INVARIANT: the bytes of the arguments are unchanged, except for surrounding whitespace, which embedding in JSON
-/// drops.
+/// Converts arguments to raw JSON for a request body.
+///
+/// INVARIANT: the bytes of the arguments are unchanged, except that whitespace around them is dropped.
 fn raw(arguments: &Arguments) -> Result<Box<RawValue>, Failure> {
     let bad = || Failure::error("malformed_arguments", "the arguments are not JSON");
     let text = std::str::from_utf8(arguments.as_bytes()).map_err(|_| bad())?;
     RawValue::from_string(text.to_owned()).map_err(|_| bad())
 }
 
-/// Converts a proposed call.
+/// Converts a proposed call to its form in the API.
 pub fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
     Ok(SubmitCall {
         tool: call.tool.to_string(),
@@ -55,7 +56,7 @@ pub fn chosen(choice: Choice) -> Result<DecideCall, Failure> {
     })
 }
 
-/// Makes a job from a passed call.
+/// Makes the job that runs a passed call with the local command. `call` is the call's id; `None` for a read.
 pub fn passed(tool: &str, arguments: &Arguments, call: Option<String>) -> Job {
     Job {
         tool: tool.to_owned(),
@@ -66,7 +67,8 @@ pub fn passed(tool: &str, arguments: &Arguments, call: Option<String>) -> Job {
     }
 }
 
-/// Makes a job from a permit.
+/// Makes the job that runs a released call with the local command. Fails if the arguments in the server's permit cannot
+/// be decoded.
 pub fn job(permit: PermitView) -> Result<Job, Failure> {
     let arguments = unhex(&permit.arguments_hex).ok_or_else(|| {
         Failure::error(
@@ -86,7 +88,7 @@ pub fn job(permit: PermitView) -> Result<Job, Failure> {
     })
 }
 
-/// Makes the body that reports an outcome.
+/// Makes the request body that reports an outcome.
 pub fn finish(permit: String, outcome: Outcome) -> Finish {
     let (word, result) = match &outcome {
         Outcome::Succeeded(result) => ("succeeded", crate::view::result(result)),

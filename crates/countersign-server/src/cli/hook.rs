@@ -64,7 +64,7 @@ Examples:
 }
 
 impl HookCommand {
-    /// The coding agent that the command answers; `None` if it answers none.
+    /// Returns the coding agent whose events the command answers; `None` for the commands that people run.
     pub fn answers(&self) -> Option<Dialect> {
         match self {
             HookCommand::ClaudeCode(_) => Some(Dialect::ClaudeCode),

@@ -1,7 +1,7 @@
 //! `backup` and `restore`: a complete copy of the store, and a new store made from one.
 //!
-//! Calls that were pending, approved or running in a backup may have run since. So restoring voids everything open and
-//! revokes every token, session and link before anybody can use the store (X33).
+//! Calls that were pending, approved or running when the backup was made may have run since. So restoring ends every
+//! open approval and revokes every token, session and link before anybody can use the store (X33).
 
 use std::path::Path;
 
@@ -65,8 +65,8 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
     let target = Path::new(place);
     refuse_files(place)?;
     let found = StorePlace::find(target)?;
-    // Prepared under a temporary name and then renamed, so that a crash never leaves a store with open approvals at the
-    // target.
+    // The store is prepared under a temporary name and then renamed. So a crash never leaves a store with open
+    // approvals at the target.
     let half = private_file::temporary_path(target).map_err(|error| unwritable(target, &error))?;
     let voided = void(backup, &half, policy).await;
     if voided.is_err() {
@@ -84,8 +84,8 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
     Ok(voided)
 }
 
-/// Fails if there is a store at the target, or a file that SQLite keeps beside one: the WAL of another store would be
-/// applied to the restored one.
+/// Fails if the target exists, or a file that SQLite would take for part of it: SQLite would apply another store's WAL
+/// to the restored one.
 fn refuse_files(place: &str) -> Result<(), Failure> {
     let files = ["", "-wal", "-shm", "-journal"].map(|end| format!("{place}{end}"));
     let is_there = |file: &String| Path::new(file).symlink_metadata().is_ok();
@@ -107,7 +107,7 @@ async fn void(backup: &Path, half: &Path, policy: Hash) -> Result<Voided, Failur
     copy(backup, half).map_err(|error| unwritable(half, &error))?;
     let store = store::open_sqlite(half, SqliteOptions::default())?;
     let voided = store.void_open(policy).await;
-    // Closing merges the WAL, so that everything is in one file.
+    // Closing the store moves the content of the WAL into the main file, so that there is only one file to rename.
     store.close().await;
     Ok(voided?)
 }
@@ -137,7 +137,7 @@ fn at_store(global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// Returns the store's path. Fails for PostgreSQL, which has its own backup tools.
+/// Returns the path of the SQLite store. Fails for PostgreSQL; the hint then names the tool to use `instead`.
 fn file<'g>(global: &'g Global, instead: &str) -> Result<&'g str, Failure> {
     at_store(global)?;
     let place = global.store();

@@ -83,7 +83,8 @@ fn report_reset(voided: Voided, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the store trust the system clock at once. Running processes follow within ten minutes.
+/// Sets the store's clock to the system clock at once, without waiting until the jump is confirmed. Running processes
+/// follow within ten minutes.
 async fn accept(global: &Global) -> Result<(), Failure> {
     let found = file(global)?;
     let machine = SystemClock::default();
@@ -102,13 +103,14 @@ async fn accept(global: &Global) -> Result<(), Failure> {
         other_processes: false,
     };
     let store = store::open_sqlite(&found.path, options)?;
-    // The first write also stores the clock's anchor.
+    // Every first write stores the time that the clock has reached. Taking an entry that does not exist is such a
+    // write.
     store.take_entry(Kind::Setting, "clock/accept").await?;
     store.close().await;
     Ok(())
 }
 
-/// Returns the path of the store's file, which must exist.
+/// Returns the SQLite file of the store. Fails if it does not exist, or if the store is in PostgreSQL.
 fn file(global: &Global) -> Result<StorePlace, Failure> {
     let place = global.store();
     if store::is_postgres(place) {
@@ -124,8 +126,8 @@ fn file(global: &Global) -> Result<StorePlace, Failure> {
     StorePlace::find(Path::new(place))
 }
 
-/// Restarts the store's time at the system clock. Ends all open approvals that were changed after that time, and
-/// refuses if the store is in use.
+/// Sets the store's clock back to the system clock. Ends open approvals that were last changed after the new time.
+/// Fails if another process uses the store.
 async fn reset(global: &Global) -> Result<Voided, Failure> {
     let found = file(global)?;
     let policy = policy::load(global.policy.as_deref())?.policy.hash();
@@ -157,7 +159,8 @@ async fn reset(global: &Global) -> Result<Voided, Failure> {
     Ok(voided)
 }
 
-/// Records that the times of all events so far are to be ignored.
+/// Records the sequence number of the last event. The store's clock otherwise never goes back before the time of the
+/// last event; times of events up to this number no longer count for that.
 async fn forget_times(store: &dyn Store) -> Result<(), Failure> {
     let tenant = Tenant::single();
     let last = store.feed_end(&tenant).await?.sequence;

@@ -57,7 +57,7 @@ fn show_and_confirm(
 ) -> Result<WholeCard, Failure> {
     let id = approval.id.short();
     if approval.status != State::Pending {
-        // The gate refuses with the reason.
+        // The gate refuses the decision and says why, so no question is asked here.
         return Ok(WholeCard::of(approval.id, approval.digest));
     }
     if output.is_json || !output.is_terminal() || !std::io::stdin().is_terminal() {
@@ -74,7 +74,8 @@ fn show_and_confirm(
                     true => format!(
                         "if the card above is what you want: `countersign approve {id} --digest {digest}{place}`"
                     ),
-                    // Without `--only` and `--edit`, the whole card would be approved as it is.
+                    // The command to repeat cannot be shown in full. A hint without `--only` and `--edit` would approve
+                    // the card as it is.
                     false => format!(
                         "if that is what you want, give the same command again with `--digest {digest}`"
                     ),
@@ -122,7 +123,7 @@ async fn decide(
     Ok(Exit::Done)
 }
 
-/// Adds the approvers as a hint to a `not_allowed` failure, and the policy to an edit that nothing could rule on.
+/// Adds a hint to a refusal: who may approve, or that an edit needs the policy that the call was proposed under.
 fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
     if failure.code == "bad_edit" && failure.message.contains("does not list the tool") {
         return failure.hint(
@@ -198,7 +199,8 @@ fn read_edits(edits: &[String]) -> Result<BTreeMap<u8, Arguments>, Failure> {
     Ok(read)
 }
 
-/// Parses the digest that the person saw. A prefix, as cards show it, is enough.
+/// Returns the digest of the card that the person saw, given as its first digits or in full. Fails if too few digits
+/// are given or a prefix does not match.
 fn seen(approval: &ApprovalView, digits: &str) -> Result<Hash, Failure> {
     let digits = digits.to_ascii_lowercase();
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -209,7 +211,7 @@ fn seen(approval: &ApprovalView, digits: &str) -> Result<Hash, Failure> {
         return Ok(approval.digest);
     }
     match Hash::from_hex(&digits) {
-        // A complete digest that does not match: the gate refuses it and records the attempt.
+        // A complete digest that does not match is passed on: the gate refuses it and records the attempt.
         Some(other) => Ok(other),
         None => Err(Refusal::Stale {
             id: approval.id,

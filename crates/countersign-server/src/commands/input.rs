@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 
-/// Largest batch file, in bytes: more than a full batch with the largest arguments.
+/// Largest batch file, in bytes: room for the maximum number of calls with the largest arguments.
 const LARGEST_BATCH: usize = MOST_CALLS * (Limits::ARGUMENTS.bytes + 1024);
 
 /// Largest conversation file, in bytes.

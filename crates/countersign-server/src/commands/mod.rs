@@ -67,7 +67,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     }
 }
 
-/// Returns the coding agent that a `hook` command answers, if it answers one.
+/// Returns the coding agent whose events a `hook` command answers; `None` for any other command.
 pub fn hook_answers(command: &Command) -> Option<crate::hook::Dialect> {
     match command {
         Command::Hook(command) => command.answers(),
@@ -75,7 +75,7 @@ pub fn hook_answers(command: &Command) -> Option<crate::hook::Dialect> {
     }
 }
 
-/// Parses an option as one of the library's names.
+/// Parses an optional text as a name type of the library, such as a channel. Fails if the text is not a valid name.
 fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
     text: Option<&str>,
 ) -> Result<Option<T>, Failure> {
@@ -83,7 +83,7 @@ fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
     name.map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }
 
-/// Parses an agent's name for a filter, for which names of served agents are allowed too.
+/// Parses an agent's name for a filter. Unlike in a proposal, the reserved names of served agents are allowed.
 fn agent_to_look_for(text: Option<&str>) -> Result<Option<countersign::id::Agent>, Failure> {
     let agent = text.map(countersign::id::Agent::stored).transpose();
     agent.map_err(|problem| Failure::error("bad_name", problem.to_string()))

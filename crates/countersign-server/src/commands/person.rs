@@ -14,7 +14,7 @@ use crate::output::foreign::named;
 use crate::output::style::{self, paint};
 use crate::store::Missing;
 
-/// Service address in links if none is given and no service has recorded its own.
+/// Address of the service in links, if none is given and no service has recorded its address in the store.
 const USUAL_SERVER: &str = "http://localhost:8787";
 
 pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -> Result<Exit, Failure> {

@@ -80,7 +80,7 @@ fn check(file: &Path, output: &mut Output) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Returns true if the other ruling holds a call that this one passes, or holds it with a different effect or risk.
+/// Returns true if `other` holds a call that `ruling` passes, or holds it with a different effect or risk.
 fn differs(other: &Ruling, ruling: &Ruling) -> bool {
     match (other, ruling) {
         (Ruling::Hold(_), Ruling::Pass(_)) => true,
@@ -108,7 +108,7 @@ fn try_call(
     let asked = CallRequest {
         tool: call.tool.as_str(),
         arguments: call.arguments.as_bytes(),
-        // No server is asked here, so the tool is taken for the pinned one.
+        // No server is asked for the tool's definition, so it counts as the one that the policy pins.
         definition: Definition::read(loaded.policy.pin(call.tool.as_str())),
         salt: &[],
         before: None,

@@ -46,7 +46,7 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         return Ok(exit);
     };
     match output.is_json {
-        // The JSON result is printed at the end; until then, the person who decides needs the id.
+        // The JSON result is printed only after the wait. The person who decides needs the id before that.
         true => output.notice("held", &approval.id.to_string()),
         false => print(&lines, Some(approval), output)?,
     }

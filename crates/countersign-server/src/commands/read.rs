@@ -41,7 +41,7 @@ pub fn run(options: &Read, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 impl Read {
-    /// Returns the prompt as plain text, without knowing which words are whose.
+    /// Returns the prompt as plain text, in which the policy's words are not distinguished from the agent's.
     fn prompt(&self) -> Bare<'_> {
         Bare {
             text: self.prompt.as_deref().unwrap_or_default(),
@@ -64,7 +64,7 @@ fn sentence(read: &Interpreted) -> String {
     format!("{}: {}", read.reading.as_str(), foreign(&read.why.to_string()))
 }
 
-/// Returns what a surface would do with a reading.
+/// Returns the word for what a chat would do with a reply that was read like this.
 fn decision(reading: Reading) -> &'static str {
     match reading {
         Reading::Yes => "approve",
@@ -74,7 +74,7 @@ fn decision(reading: Reading) -> &'static str {
     }
 }
 
-/// One reply of a batch. Other fields are ignored, so that labelled data sets can be used as they are.
+/// Line of a batch: one reply. Other fields are ignored, so that labelled data sets can be used unchanged.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]

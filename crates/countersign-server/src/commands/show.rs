@@ -52,7 +52,7 @@ pub fn print(approval: &ApprovalView, output: &mut Output) -> Result<(), Failure
     }
 }
 
-/// Whether arguments that contain a secret are written.
+/// What to do with arguments that contain a secret.
 #[derive(Clone, Copy, PartialEq)]
 enum Secrets {
     Kept,
@@ -95,7 +95,7 @@ async fn raw(
             .hint("write them to a file with `> FILE`, or look at them with `--full`"));
     }
     if output.is_terminal() {
-        // On a terminal, mark it as untrusted text; the exact bytes go only to a pipe or a file.
+        // On a terminal the bytes are marked as untrusted text. The exact bytes go only to a pipe or a file.
         output.line(&Foreign::lines(text.trim_end_matches('\n')).mark());
         return Ok(Exit::Done);
     }

@@ -60,7 +60,7 @@ struct Traced<'a> {
     leaves: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Traces calls from standard input, one per line.
+/// Traces calls from standard input, one JSON object per line. With `timing`, prints durations to standard error.
 fn lines(timing: bool, output: &mut Output) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::error("io", format!("cannot go on: {error}"));
     let mut answers = BufWriter::new(std::io::stdout().lock());
@@ -83,7 +83,7 @@ fn lines(timing: bool, output: &mut Output) -> Result<Exit, Failure> {
             .into_iter()
             .map(|text| Message::Person { text, at: None });
         let tools = asked.tools.into_iter().map(|tool| Message::Tool {
-            // Python programs that write such lines call a missing value `None`.
+            // Data sets written in Python say `None` for a missing name.
             name: tool.name.unwrap_or_else(|| "None".to_owned()),
             text: tool.text,
         });

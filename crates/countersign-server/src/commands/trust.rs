@@ -1,6 +1,6 @@
 //! `trust`: lets a person trust files, stores and servers that this program would otherwise refuse.
 //!
-//! Exactly the text that is shown becomes trusted: a file is read once, and the hash is that of the text on the screen.
+//! A file is read once: the text or summary that is shown and the hash that becomes trusted come from the same bytes.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::output::foreign::{Foreign, quoted};
 use crate::regular;
 use crate::trust::{self, FileIdentity, TrustList, TrustedContent};
 
-/// Files looked for if none are named.
+/// Files in the current folder that are trusted if none is named.
 const USUAL: [&str; 3] = [
     crate::policy::DEFAULT_FILE,
     crate::serve::CONFIG_FILE,
     crate::store::DEFAULT,
 ];
-/// Files of an agent's folder.
+/// Names of the files in an agent's folder.
 const OF_AGENT: [&str; 4] = ["agent.toml", "tools.json", "script.toml", "policy.toml"];
 /// First bytes of every SQLite database.
 const DATABASE: &[u8] = b"SQLite format 3\0";
@@ -77,7 +77,8 @@ fn paths(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(here.map(|name| (*name).to_owned()).collect())
 }
 
-/// Reads the file to be trusted. Fails for files that others can write.
+/// Resolves an argument to what is to be trusted: a server, a store, a file, or the files of an agent's folder. Fails
+/// for files that others can write.
 fn read_subjects(given: &str) -> Result<Vec<Subject>, Failure> {
     if given.starts_with("http://") || given.starts_with("https://") {
         crate::backend::check_address(given)?;
@@ -166,7 +167,7 @@ impl Subject {
     }
 }
 
-/// Describes what a policy lets pass without asking anybody.
+/// Describes which tools a policy lets pass without asking anybody.
 fn passes(policy: &Policy) -> String {
     let listed = policy.catalogue();
     let rulings = listed.iter().map(|listed| (listed.tool, trust::ruling(listed)));

@@ -16,8 +16,8 @@ use crate::store::{self, Missing, SCHEMA_CHANGED, Watch, is_postgres};
 use crate::trust::StorePlace;
 
 pub async fn run(global: &Global, options: Verify, output: &mut Output) -> Result<Exit, Failure> {
-    // An audit that could not run proves neither a sound nor a broken store, except for a changed schema, which is
-    // damage.
+    // If the audit could not run, the store is neither sound nor broken, and the exit code says so. A changed schema is
+    // an exception: it is damage.
     let audited = audit_store(global, &options, output)
         .await
         .map_err(|failure| Failure {
@@ -27,7 +27,7 @@ pub async fn run(global: &Global, options: Verify, output: &mut Output) -> Resul
             },
             ..failure
         })?;
-    // An unreadable head is reported as a fault.
+    // If the head of the log cannot be read, that is among the faults, which are printed below.
     if options.head && audited.is_sound() {
         match output.is_json {
             true => output.json(&head(&audited))?,

@@ -1,4 +1,4 @@
-//! Waits for an approval, and runs what it releases.
+//! Waits for an approval, and runs the calls that its decision releases.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub struct Waiting {
     pub finished: bool,
 }
 
-/// Waits, runs released calls, and returns the approval as it is then. Ctrl-C ends the wait; a running call is awaited
-/// unless Ctrl-C is pressed again.
+/// Waits, runs released calls if `runs_here` is set, and returns the approval as it is afterwards. Ctrl-C ends the
+/// wait; if a call is running, only a second Ctrl-C does.
 pub async fn wait(backend: &Backend, waiting: Waiting, output: &mut Output) -> Result<ApprovalView, Failure> {
     let give_up_at = Instant::now() + waiting.timeout;
     let mut approval = until(backend, &waiting, Until::Decided, give_up_at).await?;
@@ -38,7 +38,8 @@ pub async fn wait(backend: &Backend, waiting: Waiting, output: &mut Output) -> R
     Ok(approval)
 }
 
-/// Returns the exit code for the outcome. For an approved approval, failed calls count only with `counts_calls`.
+/// Returns the exit code for a decided approval. Failed calls of an approved one count only with `counts_calls`; those
+/// of a passed one always do.
 pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
     let not_run = [
         RefusalReason::Stale,

@@ -68,8 +68,8 @@ async fn line(backend: &Backend, happening: &FeedEventView) -> Result<String, Fa
     ))
 }
 
-/// Rejects an unknown kind of event, which would otherwise never match. Uses the deserializer of events, which knows
-/// all kinds.
+/// Refuses an unknown kind of event, for which the command would wait forever. The deserializer of events knows all
+/// kinds, so an event with this kind is parsed.
 fn check_kind(word: &str) -> Result<(), Failure> {
     let read = serde_json::from_value::<EventKind>(serde_json::json!({ "what": word }));
     match read.map_err(|error| error.to_string()) {
@@ -77,7 +77,7 @@ fn check_kind(word: &str) -> Result<(), Failure> {
             let kinds = problem.split_once("expected ").map(|(_, kinds)| kinds.to_owned());
             Err(Failure::usage(format!("there is no event `{word}`")).hint(kinds.unwrap_or_default()))
         }
-        // Known; other fields may be missing.
+        // The kind is known, even if other fields of the event are missing.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Reports credentials that an earlier version created and this one does not accept.
+//! Reports tokens and accounts that an earlier version created and this one does not accept.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ pub async fn check(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, S
     Ok(findings)
 }
 
-/// Reports accounts with names that can be mistaken for each other, which an earlier version allowed.
+/// Reports accounts whose names can be taken for each other. Only an earlier version could create them.
 fn look_alikes(people: &[Account]) -> Vec<Finding> {
     let mut known: HashMap<String, &Account> = HashMap::new();
     let mut findings = Vec::new();

@@ -5,7 +5,7 @@ use countersign::store::audit::Audit;
 use super::Finding;
 use crate::commands::verify::audit_at;
 
-/// Number of newest approvals to check, and of other approvals in addition.
+/// Number of the newest approvals to check, and number of randomly chosen others.
 const SAMPLE: u32 = 500;
 
 pub async fn check(place: &str, is_full: bool) -> Finding {

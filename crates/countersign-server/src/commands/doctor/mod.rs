@@ -24,7 +24,7 @@ use crate::{keys, policy};
 /// Result of one check.
 #[derive(Serialize)]
 pub struct Finding {
-    /// Name of the check.
+    /// What was checked, in one word, such as `store`.
     subject: &'static str,
     state: Health,
     /// Message, one sentence.
@@ -87,7 +87,7 @@ impl Finding {
         self.state == Health::Problem
     }
 
-    /// Finding for a check that failed.
+    /// Creates a problem from the failure that kept a check from running.
     pub fn failed(subject: &'static str, failure: Failure) -> Finding {
         let hint = failure.hint.unwrap_or(Cow::Borrowed("see `countersign --help`"));
         Finding::problem(subject, failure.message, hint)

@@ -14,7 +14,7 @@ use crate::{backend, duration};
 
 /// Maximum difference between the store's clock and the machine's before a warning.
 const CLOCK_MAY_DIFFER: Duration = Duration::from_secs(5);
-/// Remaining lifetime of a token that causes a warning.
+/// Remaining lifetime below which a token causes a warning.
 const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 pub async fn check(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
@@ -59,7 +59,7 @@ pub async fn check(global: &Global, place: &str, is_full: bool) -> Vec<Finding> 
     findings
 }
 
-/// Checks the permissions of the file and of those that SQLite keeps next to it.
+/// Checks the permissions of the store's file and of the files that SQLite keeps next to it.
 fn look_at_file(path: &Path) -> Vec<Finding> {
     let beside = |end: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -81,13 +81,13 @@ fn look_at_file(path: &Path) -> Vec<Finding> {
         return vec![Finding::good("file", "only its owner can use it")];
     }
     if open.is_empty() {
-        // This program creates files that only their owner can use, so someone changed the permissions, perhaps on
+        // This program creates files that only their owner can use. So someone has changed the permissions, perhaps on
         // purpose.
         let message = format!("its group can access `{}`", shared.join("`, `"));
         let hint = format!("unless this is intended, run: chmod 600 {}", shared.join(" "));
         return vec![Finding::warning("file", message, &hint)];
     }
-    // H06: everybody on the machine can read what was proposed, or even decide.
+    // H06: everybody on the machine could read what was proposed, or even decide.
     let message = format!("all accounts on this machine can access `{}`", open.join("`, `"));
     vec![Finding::problem(
         "file",

@@ -83,8 +83,8 @@ pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) ->
     Ok(Exit::Done)
 }
 
-/// Names the store of hooks for all projects, unless the person does: with the default, it would depend on the folder
-/// that `install` happens to be run in.
+/// Chooses the store for hooks that are installed for all projects, if none is named. The usual default is relative to
+/// the current folder, so each project would get another store.
 fn with_store(global: &Global, options: &HookInstall) -> Result<Global, Failure> {
     let mut global = global.clone();
     if !options.user || global.store.is_some() || global.server.is_some() {
@@ -116,7 +116,7 @@ async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>)
         Err(failure) if failure.code == "no_store" => {
             return match options.policy_change {
                 true => Err(no_policy_to_change(global, options.dialect)),
-                // The first hook records its policy.
+                // The store is created by the first call of the hook, which also records the policy.
                 false => Ok(()),
             };
         }
@@ -166,7 +166,7 @@ fn remember(global: &Global, words: Vec<String>) -> Result<(), Failure> {
     })
 }
 
-/// Builds the hook's command line from the options of this one, with absolute paths.
+/// Builds the hook's command line from the options of `hook install`, with absolute paths.
 fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::error(
@@ -222,7 +222,8 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
     Ok(words)
 }
 
-/// Returns the default policy for hooks, and writes it if it does not exist.
+/// Returns the path of the default policy for hooks, and writes the file if it does not exist. Fails if an existing
+/// file cannot be used.
 fn usual_policy(options: &HookInstall) -> Result<PathBuf, Failure> {
     let folder = trust::folder().ok_or_else(|| {
         Failure::error(
@@ -244,7 +245,7 @@ fn usual_policy(options: &HookInstall) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns the word after `name`.
+/// Returns the word after `name`, which is the value of that option.
 fn words_after<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
     let mut words = words.iter().skip_while(|word| *word != name).skip(1);
     words.next().map(String::as_str)
@@ -294,7 +295,7 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
         Failure::error("no_home", "HOME is not set, so your settings cannot be found")
             .hint("name the file with `--settings`")
     })?;
-    // Resolve the person's own symlink, so that its target is written and the link stays.
+    // If the person's settings file is a symlink, its target is written, and the link stays.
     Ok(std::fs::canonicalize(&file).unwrap_or(file))
 }
 
@@ -304,7 +305,7 @@ fn in_project(file: &Path) -> Result<PathBuf, Failure> {
     let project = std::fs::canonicalize(".").map_err(failed)?;
     let named = project.join(file);
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    // The deepest existing ancestor decides where missing folders would be created.
+    // The deepest existing folder of the path tells where missing folders would be created.
     let there = named.ancestors().find(|path| is_there(path)).unwrap_or(&project);
     let rest = named.strip_prefix(there).unwrap_or(Path::new(""));
     let found = std::fs::canonicalize(there)
@@ -338,7 +339,7 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBu
     Ok(backup)
 }
 
-/// Saves the previous settings under an unused name.
+/// Saves the previous settings next to the file, under a name that is not in use.
 fn keep(file: &Path, before: &str) -> Result<PathBuf, Failure> {
     let mode = std::fs::metadata(file).map(|metadata| metadata.permissions());
     for number in 1..1000 {
@@ -346,7 +347,7 @@ fn keep(file: &Path, before: &str) -> Result<PathBuf, Failure> {
         name.push(format!(".before-countersign-{number}"));
         let free = PathBuf::from(name);
         let written = private_file::write_new(&free, before.as_bytes());
-        // Keep the permissions.
+        // The copy gets the same permissions as the original.
         let written = written.and_then(|()| match &mode {
             Ok(mode) => std::fs::set_permissions(&free, mode.clone()),
             Err(_) => Ok(()),

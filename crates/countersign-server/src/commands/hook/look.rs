@@ -33,7 +33,7 @@ pub async fn run(options: &HookStatus, output: &mut Output) -> Result<Exit, Fail
     doctor::report(&findings, output)
 }
 
-/// Checks the hooks of all coding agents. One good finding if there are none.
+/// Checks the hooks of all coding agents. Returns one good finding if none is installed.
 pub async fn look_at_all() -> Vec<Finding> {
     let mut findings = Vec::new();
     for dialect in Dialect::ALL {
@@ -149,7 +149,7 @@ async fn check_files(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     findings
 }
 
-/// Returns the option of `hook install` that names this settings file.
+/// Returns the option with which `hook install` writes this settings file.
 fn scope(dialect: Dialect, file: &Path) -> String {
     let is_project = |file: &Path| status::files(dialect).iter().any(|known| known == file);
     match dialect.user_file().as_deref() == Some(file) {
@@ -159,8 +159,8 @@ fn scope(dialect: Dialect, file: &Path) -> String {
     }
 }
 
-/// Returns how many hooks apply together: those of the person and of one project folder; for Codex, those of all
-/// folders.
+/// Returns the largest number of installed hooks that apply to one session of the coding agent: the person's own and
+/// those of one project folder.
 fn together(dialect: Dialect, found: &[(&PathBuf, Installed)]) -> usize {
     let folder = |(file, _): &(&PathBuf, Installed)| status::counts_in(dialect, file);
     let everywhere = found.iter().filter(|found| folder(found).is_none()).count();
@@ -174,8 +174,8 @@ fn together(dialect: Dialect, found: &[(&PathBuf, Installed)]) -> usize {
     everywhere.max(above.map_or(0, |above| above + own))
 }
 
-/// Returns findings about settings that turn the installed hooks off. Files with hooks that cannot be read are skipped,
-/// because they were reported before.
+/// Returns findings about settings that turn hooks off. Unreadable files among `files` are skipped, because they were
+/// already reported.
 fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, layer) in switch::read_layers(dialect, files) {
@@ -226,7 +226,7 @@ fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]
     findings
 }
 
-/// A hook that the coding agent does not ask.
+/// Returns the finding for a setting `key` that keeps the coding agent from running the hook. `which` says which hook.
 fn off(dialect: Dialect, file: &Path, key: &str, which: &str) -> Finding {
     let (title, file) = (dialect.title(), file.display());
     let message = format!("disabled: `{key}` in `{file}` keeps {title} from running {which}");
