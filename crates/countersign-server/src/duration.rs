@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign::time::Time;
 
-/// Maximum duration; larger ones are shortened to it, because they may overflow clocks.
+/// Longest duration that is accepted. Longer ones are cut to it, because they could overflow a clock.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Parses a duration of at most [`LONGEST`]. A bare number is seconds.
@@ -19,7 +19,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns the maximum duration.
+/// Returns the longest duration that [`parse`] returns, 366 days.
 pub fn longest() -> Duration {
     LONGEST
 }

@@ -1,13 +1,13 @@
 //! Environment of the processes that we start.
 //!
-//! Input: our own environment, and names that the operator adds. Output: the variables that a program needs to start
-//! and to find its files. Everything else is withheld (X78): our settings, tokens of other servers, keys of the
-//! person's other programs.
+//! Input: our own environment, and names of further variables from the operator. Output: the variables that a program
+//! needs to start and to find its files. Everything else is withheld (X78): our settings, tokens for other servers,
+//! keys of the person's other programs.
 
 use std::ffi::{OsStr, OsString};
 
-/// Variables that every child gets: those of the MCP SDKs (`HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER`),
-/// language and time, and paths of files, sockets and certificates. None of them holds a secret.
+/// Variables that every child process gets: those that the MCP SDKs pass on (`HOME`, `LOGNAME`, `PATH`, `SHELL`,
+/// `TERM`, `USER`), language and time zone, and paths of files, sockets and certificates. None of them holds a secret.
 const NAMES: [&str; 20] = [
     "HOME",
     "LANG",
@@ -39,7 +39,7 @@ const OURS: &str = "COUNTERSIGN_";
 pub const HINT: &str = "it gets PATH, HOME and the like, not the whole environment; if it needs another variable, name it with \
                         `--pass-env NAME`, or `pass_env` in the servers' file";
 
-/// Parses the name of a variable that a child gets besides the usual ones.
+/// Checks the name of a further variable for a child process. Refuses our own settings.
 pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(['=', '\0']) || text.contains(char::is_whitespace) {
         return Err(format!(
@@ -70,7 +70,7 @@ pub fn without_ours() -> Vec<(OsString, OsString)> {
 fn select(all: impl Iterator<Item = (OsString, OsString)>, named: &[String]) -> Vec<(OsString, OsString)> {
     let is_named = |name: &OsStr| named.iter().any(|named| name == named.as_str());
     all.filter(|(name, value)| {
-        // Bash exports functions in variables and runs them in the child.
+        // Bash exports functions as variables and would define them in the child.
         let is_function = value.as_encoded_bytes().starts_with(b"()");
         (is_usual(name) || is_named(name)) && !is_ours(name) && !is_function
     })
@@ -110,7 +110,7 @@ mod tests {
         };
         check(&[], &["PATH", "LC_ALL"]);
         check(&["GITHUB_TOKEN"], &["PATH", "LC_ALL", "GITHUB_TOKEN"]);
-        // Refused by `name`, and filtered here too.
+        // `name` refuses our settings; they are filtered here, too.
         check(&["COUNTERSIGN_STORE"], &["PATH", "LC_ALL"]);
     }
 

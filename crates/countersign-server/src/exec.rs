@@ -22,7 +22,7 @@ use crate::group;
 use crate::output;
 use crate::output::foreign::Foreign;
 
-/// The command times out this long before the gate does, so that it can be killed here.
+/// The command's time limit ends this long before the gate's, so that the command is killed before the gate gives up.
 const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
 /// How long output is read after the command has exited: a process it left running may hold the pipe open.
 const AFTER_EXIT: Duration = Duration::from_secs(1);
@@ -33,13 +33,13 @@ const LARGEST_COMPLAINT: usize = 16 * 1024;
 pub struct Job {
     /// Name of the tool.
     pub tool: String,
-    /// Id of the call; `None` for a read that passed.
+    /// Id of the call; `None` for a read that passed, which has no record.
     pub call: Option<String>,
     /// Exact bytes of the arguments.
     pub arguments: Vec<u8>,
-    /// Credential that came with the call.
+    /// Credential that was submitted with the call.
     pub secret: Option<Secret>,
-    /// Maximum duration.
+    /// Time limit for the command.
     pub timeout: Duration,
 }
 
@@ -55,7 +55,7 @@ impl From<&Permit> for Job {
     }
 }
 
-/// Runs every tool with one command.
+/// Executor that runs every tool with the same command.
 #[derive(Clone, Debug)]
 pub struct CommandExecutor {
     program: String,
@@ -65,7 +65,7 @@ pub struct CommandExecutor {
 }
 
 impl CommandExecutor {
-    /// Splits a command line and checks that the program exists, before anything is approved.
+    /// Takes the program and its arguments, and checks that the program exists, before anything is approved.
     pub fn new(command: &[String], pass_env: &[String]) -> Result<CommandExecutor, Failure> {
         let (program, arguments) = command
             .split_first()
@@ -87,7 +87,7 @@ impl CommandExecutor {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            // Clear the environment: a tool that could read our token could decide.
+            // The environment is cleared: a tool that could read our token could decide approvals.
             .env_clear()
             .envs(environment::inherited(&self.pass_env))
             .env("COUNTERSIGN_TOOL", &job.tool)
@@ -110,7 +110,7 @@ impl CommandExecutor {
         command.spawn()
     }
 
-    /// Runs one call, once.
+    /// Runs the command for one call. Never repeats it, whatever the outcome.
     pub async fn run_once(self, job: Job) -> Outcome {
         let mut child = match self.spawn(&job) {
             Ok(child) => child,
@@ -118,7 +118,7 @@ impl CommandExecutor {
         };
         let stdin = child.stdin.take().map(|mut stdin| {
             let bytes = job.arguments;
-            // A command that does not read its arguments is not an error.
+            // A command may exit without reading its arguments, so a failed write is not an error.
             tokio::spawn(async move { stdin.write_all(&bytes).await })
         });
         let stdout = child
@@ -168,7 +168,7 @@ fn outcome(status: ExitStatus, answer: Kept, complaint: Kept) -> Outcome {
     }
 }
 
-/// Output of a pipe, up to a limit.
+/// Output of a pipe: its first bytes up to a limit, and its total length.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     bytes: Vec<u8>,
@@ -176,7 +176,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Returns the bytes, or a note in their place if they were too large to keep.
+    /// Returns the bytes if they are complete. Otherwise returns a JSON note with the total length instead.
     fn bounded(self) -> Vec<u8> {
         match self.total > self.bytes.len() as u64 {
             false => self.bytes,
@@ -189,7 +189,7 @@ impl Kept {
     }
 }
 
-/// A pipe being read to its end, so that the command never blocks on it.
+/// A task that reads a pipe to its end, so that the command never blocks on a full pipe.
 struct Collected {
     kept: Arc<Mutex<Kept>>,
     task: JoinHandle<()>,

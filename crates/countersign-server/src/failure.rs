@@ -20,7 +20,7 @@ pub enum Exit {
     Usage,
     /// The policy forbids a call.
     Forbidden,
-    /// The gate refused the action: too late, repeated, stale or not allowed.
+    /// The gate refused the action, for example because it came too late or twice.
     Refused,
     /// The command waited, and the approval was not approved.
     NotApproved,
@@ -28,9 +28,9 @@ pub enum Exit {
     TimedOut,
     /// The call was approved and started, but failed or its outcome is unknown.
     CallFailed,
-    /// Ctrl-C.
+    /// The person pressed Ctrl-C.
     Interrupted,
-    /// The exit code of the server behind the gateway.
+    /// The MCP server behind the gateway ended; with its exit code.
     Server(u8),
 }
 
@@ -57,7 +57,7 @@ impl Exit {
 pub struct Failure {
     /// Exit code of the process.
     pub exit: Exit,
-    /// Error code for programs.
+    /// Stable code for programs, such as `not_found`.
     pub code: Cow<'static, str>,
     /// Message for people. May quote foreign text, which is escaped on output.
     pub message: String,
@@ -71,7 +71,7 @@ impl Failure {
         Failure::with(Exit::Error, code, message)
     }
 
-    /// Creates an error about the command line that clap does not detect.
+    /// Creates an error about the command line, for mistakes that clap does not detect.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure::with(Exit::Usage, "usage", message)
     }
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// Sets the hint.
+    /// Sets the hint, replacing an earlier one.
     pub fn hint(self, hint: impl Into<Cow<'static, str>>) -> Failure {
         Failure {
             hint: Some(hint.into()),
@@ -119,7 +119,7 @@ impl From<StoreError> for Failure {
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
         let failure = Failure::with(Exit::Refused, refusal.code(), refusal.to_string());
-        // Arguments that cannot be parsed come with a more specific hint.
+        // A message about arguments that cannot be parsed already contains a more specific hint.
         match failure.hint {
             Some(_) => failure,
             None => failure.hint(refusal.hint()),

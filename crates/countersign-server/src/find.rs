@@ -10,9 +10,9 @@ use crate::view::ApprovalView;
 
 /// Minimum characters of a partial id.
 const FEWEST: usize = 4;
-/// Number of the newest approvals that are searched besides the pending ones, if a pending one matches.
+/// Number of the newest approvals that are searched in addition to the pending ones, if a pending one matches.
 const NEWEST: usize = 100;
-/// Maximum number of pages that are searched.
+/// Maximum number of pages that are searched, each for pending and for all approvals.
 const MOST_PAGES: usize = 20;
 
 /// Returns the approval named by `text`: a full id, or a unique prefix or suffix of one. Ids start with a timestamp, so
@@ -22,7 +22,7 @@ pub async fn approval(backend: &Backend, text: &str) -> Result<ApprovalView, Fai
     backend.approval(id).await?.ok_or_else(|| not_found(text))
 }
 
-/// Resolves `text` to an id.
+/// Returns the approval id named by `text`, which has the forms that [`approval`] accepts. A full id is not looked up.
 pub async fn id(backend: &Backend, text: &str) -> Result<ApprovalId, Failure> {
     if let Ok(id) = text.parse::<ApprovalId>() {
         return Ok(id);
@@ -42,8 +42,8 @@ pub async fn id(backend: &Backend, text: &str) -> Result<ApprovalId, Failure> {
         limit: Some(if matching.is_empty() { LONGEST_PAGE } else { NEWEST }),
         ..Filter::default()
     };
-    // Recent approvals are searched too: a pending one is not preferred to one that was decided a moment ago. Older
-    // pages are read only while nothing matches.
+    // Recent approvals are searched even if a pending one matches, so that `text` is ambiguous if it also matches an
+    // approval that was decided a moment ago. Older pages are read only while nothing matches.
     for _ in 0..MOST_PAGES {
         let page = backend.ids(&recent).await?;
         recent.after = page.last().copied();
@@ -121,7 +121,7 @@ fn only(text: &str, mut matching: Vec<ApprovalId>) -> Result<Option<ApprovalId>,
         return Ok(matching.pop());
     }
     let first: Vec<&ApprovalId> = matching.iter().take(3).collect();
-    // Short forms that are equal would not help; show full ids then.
+    // If the short forms are equal, they do not help to tell the approvals apart, so full ids are shown.
     let is_plain = first
         .iter()
         .all(|id| first.iter().filter(|other| other.short() == id.short()).count() == 1);

@@ -1,7 +1,7 @@
-//! A child process and everything it starts: one process group, ended as a whole.
+//! A child process and everything it starts, as one process group that is ended as a whole.
 //!
-//! Input: a child that leads its own process group. Output: no process of that group, even if we are killed
-//! (`watcher`). Processes that leave the group (daemons) are not tracked.
+//! Input: a child that leads its own process group. Output: the end of all processes in that group, even if we are
+//! killed (`watcher`). Processes that leave the group (daemons) are not tracked.
 
 mod watcher;
 
@@ -18,7 +18,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
 /// How long to wait for a group to be gone after SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
-/// Interval of checks whether a group still exists.
+/// Interval at which we check whether a group still exists.
 const LOOKS: Duration = Duration::from_millis(10);
 
 /// A process group that is ended on drop.
@@ -37,8 +37,7 @@ impl Group {
         Some(Group { id, is_over: false })
     }
 
-    /// Waits for the child to exit, then ends the rest of its group: with SIGTERM, and with SIGKILL if that does not
-    /// help.
+    /// Waits for the child to exit, then ends the rest of its group: with SIGTERM first, then with SIGKILL.
     pub async fn end(mut self, child: &mut Child) -> io::Result<ExitStatus> {
         let by_itself = tokio::time::timeout(ENDS_WITHIN, child.wait()).await;
         let status = match by_itself {
@@ -58,7 +57,7 @@ impl Group {
         status
     }
 
-    /// Ends the processes that the child left behind.
+    /// Ends the processes of the group that are still running after the child has exited.
     async fn end_rest(&mut self) {
         if self.is_there() {
             self.signal(Signal::TERM);

@@ -1,7 +1,8 @@
 //! Identity of the person at the command line.
 //!
-//! Anybody who can open the store file is trusted to say who they are: within one account there is no boundary (X18).
-//! An agent that must not decide has to run under another account, without access to the store.
+//! A person who can open the store file is trusted to say who they are: within one account of the operating system
+//! there is no boundary (X18). An agent that must not decide has to run under another account, without access to the
+//! store.
 
 use countersign::decision::{Decider, Surface};
 use countersign::id::Person;
@@ -35,7 +36,7 @@ pub fn person(named: Option<&str>) -> Result<Person, Failure> {
     })
 }
 
-/// Returns the account's name from `id -un`: containers and services often set neither variable.
+/// Returns the name that `id -un` prints. Containers and services often set neither `USER` nor `LOGNAME`.
 fn account() -> Option<String> {
     let told = std::process::Command::new("id")
         .arg("-un")
@@ -47,7 +48,7 @@ fn account() -> Option<String> {
     (told.status.success() && !name.is_empty()).then_some(name)
 }
 
-/// Returns the person as a decider on the command line.
+/// Returns the person as a decider on the command line, in `groups` and in the group of all local people.
 pub fn decider(person: Person, groups: &[String]) -> Decider {
     let mut groups = groups.to_vec();
     groups.push(LOCAL_GROUP.to_owned());

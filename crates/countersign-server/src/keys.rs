@@ -1,6 +1,6 @@
-//! Reads and generates the sealing key.
+//! Reads and generates the sealing key, which encrypts the credentials that are stored with calls.
 //!
-//! The key is never taken from an argument, which every process on the machine can read.
+//! The key is never taken from a command-line argument, because every process on the machine can read those.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use countersign::seal::Sealer;
 use crate::failure::Failure;
 use crate::{regular, trust};
 
-/// The largest file with a key.
+/// Largest accepted size of a key file, in bytes.
 const LARGEST: u64 = 64 * 1024;
 
-/// Returns the sealer, if there is a key in the file or in `COUNTERSIGN_SEAL_KEY`.
+/// Returns the sealer with the key from the file or from `COUNTERSIGN_SEAL_KEY`; `None` if there is no key.
 pub fn sealer(file: Option<&Path>) -> Result<Option<Sealer>, Failure> {
     let text = match file {
         Some(file) => read_key_file(file)?,

@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// Makes a panic exit with code 2, the only code with which every coding agent blocks the call.
+/// Makes a panic exit with code 2: the only exit code on which every supported coding agent blocks the tool call.
 fn block_on_panic() {
     std::panic::set_hook(Box::new(|_| {
         output::print_to_stderr("countersign crashed; the call was not run");
@@ -83,7 +83,7 @@ fn block_on_panic() {
 }
 
 fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
-    // Commands for one person need a single thread, since stores bring their own; the service has many callers.
+    // Commands for one person need a single thread, since stores have their own threads. The service has many callers.
     let mut builder = match cli.command {
         cli::Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
@@ -93,7 +93,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         .build()
         .map_err(|error| Failure::error("no_runtime", format!("cannot start: {error}")))?;
     let exit = runtime.block_on(commands::run(cli, output));
-    // Do not wait for remaining tasks: a running call is on record, anything else has not started.
+    // Remaining tasks are not awaited: the start of a running call is on record, and nothing else has started.
     runtime.shutdown_background();
     exit
 }

@@ -18,7 +18,7 @@ pub fn with_rate_limit(gate: Gate) -> Gate {
     }
 }
 
-/// Allows half a minute's proposals in one burst.
+/// Creates a rate limit of `rate` proposals per minute, of which half a minute's worth may come at once.
 fn per_minute(rate: NonZeroU32) -> RateTable {
     RateTable::new(rate, Duration::from_secs(60), rate.get().div_ceil(2))
 }

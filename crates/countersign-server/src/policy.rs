@@ -15,7 +15,7 @@ use crate::{regular, trust};
 /// Default policy file, in the current folder. It has to be trusted, since it may have come with the folder.
 pub const DEFAULT_FILE: &str = "countersign.toml";
 
-/// Policy and its source.
+/// A policy with the file that it was read from.
 pub struct Loaded {
     /// The parsed policy.
     pub policy: Policy,
@@ -39,7 +39,7 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
     parsed(trust::absolute(&file)?, text)
 }
 
-/// Loads a policy only to examine it. An untrusted one is loaded too, with a notice.
+/// Loads a policy only to examine it. An untrusted file is loaded, too, with a notice.
 pub fn look_at(named: Option<&Path>, output: &mut Output) -> Result<Loaded, Failure> {
     match (load(named), find(named)) {
         (Err(failure), Some(file)) if failure.code == "not_trusted" => {
@@ -76,7 +76,7 @@ fn parsed(file: PathBuf, text: String) -> Result<Loaded, Failure> {
     }
 }
 
-/// Makes a file of ours a sensitive place, whatever its name is.
+/// Adds a file of this program to the policy's sensitive places, so that no agent reads it without a person.
 pub fn protect(policy: &mut Policy, file: &Path) {
     let file = std::path::absolute(file).ok();
     if let Some(file) = file.as_deref().and_then(Path::to_str) {

@@ -15,29 +15,30 @@ const WAYS: usize = 8;
 /// Number of rows: 1024 rows of 8 slots of 16 bytes take 128 KiB.
 const ROWS: usize = 1024;
 
-/// A leaky bucket per key.
+/// Leaky buckets, one per key.
 ///
-/// INVARIANT: other keys cannot free a key that is limited. When a row is full, the key that owes least is evicted, and
-/// the new key takes over its debt. To evict a key that owes much, seven others have to owe as much.
+/// INVARIANT: a caller cannot lift the limit on one key by using other keys. When a row is full, the key with the least
+/// debt is evicted, and the new key takes over its debt. To evict a key with a large debt, seven others need a debt as
+/// large.
 pub struct RateTable {
     hasher: RandomState,
     rows: Box<[Mutex<[Slot; WAYS]>]>,
     began: Instant,
-    /// Nanoseconds that one event costs.
+    /// Debt that one event adds to its key, in nanoseconds.
     each: u64,
-    /// Nanoseconds that a key may owe.
+    /// Largest debt of a key, in nanoseconds.
     burst: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
     key: u64,
-    /// Time at which the key owes nothing any more, in nanoseconds since `began`.
+    /// Time at which the key's debt is paid off, in nanoseconds since `began`.
     free_at: u64,
 }
 
 impl RateTable {
-    /// Allows `count` events in each `span`, and `burst` of them at once.
+    /// Allows `count` events per `span` for each key, and up to `burst` of them at once.
     pub fn new(count: NonZeroU32, span: Duration, burst: u32) -> RateTable {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let each = (span / u64::from(count.get())).max(1);
@@ -109,7 +110,7 @@ mod tests {
         let table = five_a_minute();
         let rows = u64::try_from(ROWS).unwrap();
         while table.take_at(7, 0).is_ok() {}
-        // All in the same row, one event each.
+        // All keys fall into the same row, and each has one event.
         for stranger in 1..=10_000 {
             let _ = table.take_at(7 + stranger * rows, 0);
         }

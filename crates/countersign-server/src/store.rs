@@ -14,7 +14,7 @@ use crate::trust::StorePlace;
 /// Default store file. If this program did not create it for this person, it has to be trusted.
 pub const DEFAULT: &str = "countersign.db";
 
-/// The schema is not the one that this program made: the store is damaged, not only out of reach.
+/// Failure code for a schema that this program did not make. The store is then damaged, not merely out of reach.
 pub const SCHEMA_CHANGED: &str = "schema_changed";
 
 /// Interval between checks of a store's health.
@@ -29,16 +29,16 @@ pub enum Missing {
     Refuse,
 }
 
-/// Whether writes by other processes wake this one.
+/// Whether changes by other processes wake up waiters in this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Watch for other processes, because the command waits for a decision.
+    /// Changes by other processes are noticed, because the command waits for a decision.
     Others,
-    /// Do not watch, because the command does not wait.
+    /// Changes by other processes are not noticed, because the command does not wait.
     Nobody,
 }
 
-/// Opens a store by its path or URL.
+/// Opens a store, given by the path of a SQLite file or a PostgreSQL URL.
 pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
     match is_postgres(place) {
         true => open_postgres(place, missing, watch).await,
@@ -59,8 +59,7 @@ pub fn is_postgres(place: &str) -> bool {
     place.starts_with("postgres://") || place.starts_with("postgresql://")
 }
 
-/// Returns the failure of a process whose store accepts no more writes. The store's error says what to do about a
-/// missing file.
+/// Returns the failure of a process that ends because its store accepts no more writes.
 pub fn store_stopped(error: &StoreError) -> Failure {
     let message = format!("stopped, because nothing can be written any more: {error}");
     Failure::error("store_stopped", message).hint(
@@ -69,7 +68,7 @@ pub fn store_stopped(error: &StoreError) -> Failure {
     )
 }
 
-/// Waits until the store permanently accepts no more writes, and returns its error.
+/// Waits until the store reports that it can no longer write, and returns its error.
 pub async fn store_fails(store: &dyn Store) -> StoreError {
     loop {
         tokio::time::sleep(LOOK_AT_STORE_EVERY).await;
@@ -95,12 +94,12 @@ fn open_file(path: &Path, missing: Missing, watch: Watch) -> Result<Arc<dyn Stor
     Ok(Arc::new(store))
 }
 
-/// Opens a file that [`StorePlace::find`] returned or that this process created.
+/// Opens a SQLite file whose path comes from [`StorePlace::find`], or that this process created.
 pub fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<SqliteStore, Failure> {
     SqliteStore::open(path, options).map_err(|error| unusable(path, &error))
 }
 
-/// A file that cannot be opened.
+/// Returns the failure for a store that cannot be opened.
 pub fn unusable(path: &Path, error: &OpenError) -> Failure {
     let message = format!("cannot open the store `{}`: {error}", path.display());
     Failure::error("store_unusable", message).hint(error.hint())

@@ -1,6 +1,7 @@
-//! The demo worlds: example agents with their own data, which are built in with the feature `demo`.
+//! The example agents with their data ("worlds"), which are built in with the feature `demo`.
 //!
-//! Not here: using them. Without the feature there is none, so that everything else compiles unchanged.
+//! Without the feature, this module provides empty stand-ins of the same names, so that other modules compile
+//! unchanged.
 
 #[cfg(feature = "demo")]
 pub use countersign_examples::{POLICY, Setup, WORLDS, World, named};
@@ -45,7 +46,7 @@ mod absent {
         None
     }
 
-    /// A world without tools. Never opened, because there is no setup.
+    /// Stand-in for an example's data. Cannot be opened.
     #[derive(Clone)]
     pub struct World;
 

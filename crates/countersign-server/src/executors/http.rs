@@ -15,12 +15,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::body::Bytes;
 use sha2::Sha256;
 
-/// How long to wait for a late response after the call's deadline. The gate records late results, but stops waiting
-/// earlier.
+/// How long to wait for a response after the call's deadline. The gate stops waiting at the deadline, but still records
+/// a late response.
 const LATE_ANSWER: Duration = Duration::from_secs(15 * 60);
-/// Reason of a call that was not sent in time.
+/// Outcome text of a call that was not sent in time.
 const LATE: &str = "not sent: its deadline passed first";
-/// Minimum length of a key, in bytes.
+/// Minimum length of the shared signing key, in bytes.
 const SHORTEST_KEY: usize = 32;
 
 /// A tool at a URL.
@@ -32,7 +32,7 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// Parses the URL and reads the key from the environment.
+    /// Parses the URL and reads the signing key from the environment variable `key_env`.
     pub fn new(url: &str, key_env: &str, allowed: AllowedTargets) -> Result<HttpTool, String> {
         let key =
             std::env::var(key_env).map_err(|_| format!("the environment variable `{key_env}` is not set"))?;
@@ -123,7 +123,7 @@ impl HttpTool {
     }
 }
 
-/// Converts a response to an outcome. Only 3xx and 4xx mean that nothing was done.
+/// Converts a response to an outcome. Only a status of 3xx or 4xx means that the tool did nothing.
 fn outcome(status: u16, body: &[u8]) -> Outcome {
     match status {
         200..=299 => Outcome::succeeded(body),
@@ -164,7 +164,7 @@ pub fn sign(key: &[u8], timestamp: &str, call: &str, body: &[u8]) -> Result<Stri
 mod tests {
     use super::*;
 
-    /// Computed with another program, so that tools in other languages can compare:
+    /// The expected value was computed with another program, so that authors of tools in other languages can compare:
     /// `printf '1700000000.abc.1.{"a":1}' | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef`
     #[test]
     fn h10_signatures_are_what_they_always_were() {
@@ -180,7 +180,8 @@ mod tests {
         );
     }
 
-    /// `printf '2026-11-17T04:00:00.000Z.2026-11-17T04:01:00.000Z.abc.1' | openssl dgst -sha256 -hmac …`
+    /// The expected value was computed with `printf '2026-11-17T04:00:00.000Z.2026-11-17T04:01:00.000Z.abc.1' | openssl
+    /// dgst -sha256 -hmac …`
     #[test]
     fn x84_deadlines_are_signed_as_documented() {
         let signature = sign_span(

@@ -1,4 +1,5 @@
-//! Runs tools for the service: over HTTP, in a built-in world, or left to the host.
+//! Runs the tools that the service itself executes: over HTTP, on an example's data, or as a stub. All other tools are
+//! left to the host.
 
 mod http;
 
@@ -43,7 +44,7 @@ enum Tool {
     Http(HttpTool),
     Echo,
     Answer(String),
-    /// A tool of a built-in world.
+    /// A tool that works on an example's data.
     World(World),
 }
 
@@ -51,7 +52,8 @@ enum Tool {
 pub struct Executors(HashMap<ToolName, Tool>);
 
 impl Executors {
-    /// Prepares the tools. Fails at the first invalid one.
+    /// Prepares the configured tools. `private` lists private addresses that tools may be called at. Fails at the first
+    /// invalid tool.
     pub fn new(tools: &BTreeMap<String, ToolTarget>, private: &[String]) -> Result<Executors, Failure> {
         let allowed = AllowedTargets::new(private).map_err(|problem| {
             Failure::error("bad_config", problem.to_string()).hint("write `127.0.0.1:9000`")
@@ -78,7 +80,8 @@ impl Executors {
         Ok(Executors(ready))
     }
 
-    /// Adds the tools of a world. Fails if a tool has an executor already: a call must have only one way to run.
+    /// Adds the tools of an example. Fails if one of them already has an executor, because it would be unclear which
+    /// one runs a call.
     pub fn with_world(mut self, world: &World) -> Result<Executors, Failure> {
         for name in world.setup().tools() {
             let bad = |problem: String| {

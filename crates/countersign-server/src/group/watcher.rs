@@ -1,8 +1,9 @@
 //! Ends the process groups of our children after we were killed.
 //!
-//! MCP clients give a gateway two seconds to exit, and then kill it. So a small shell process runs beside us: it knows
-//! our children's groups, and its standard input closes when we end for whatever reason. It gives them the same time to
-//! exit as we do. (PR_SET_PDEATHSIG would need unsafe code, and is tied to a thread of ours, not to the process.)
+//! MCP clients give a gateway two seconds to exit, and then kill it. So a small shell process, the watcher, runs beside
+//! us. It knows the process groups of our children. Its standard input closes when we end, for whatever reason; then it
+//! ends the groups, after the same grace periods that we would use. (PR_SET_PDEATHSIG would need unsafe code, and is
+//! tied to one of our threads, not to the process.)
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -42,7 +43,7 @@ exit 0
 /// Standard input of the watcher; `None` if it could not be started.
 static WATCHER: OnceLock<Option<Mutex<ChildStdin>>> = OnceLock::new();
 
-/// Registers a group to be ended after us.
+/// Registers a group that the watcher ends after this process.
 pub fn add(group: Pid) {
     tell("add", group);
 }
@@ -72,7 +73,7 @@ fn start() -> Option<ChildStdin> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // A signal to our whole process group does not reach the watcher.
+        // In its own process group, so that a signal to our whole group does not reach the watcher.
         .process_group(0)
         .spawn();
     match started {

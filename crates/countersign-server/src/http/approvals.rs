@@ -26,7 +26,7 @@ use crate::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
 
-/// Size limit of a page: it ends with the approval that brings its arguments and results to this many bytes.
+/// Size at which a page ends, in bytes of arguments and results. The approval that reaches this size is the last one.
 pub const LARGEST_PAGE: usize = 1024 * 1024;
 
 /// List approvals
@@ -194,8 +194,8 @@ pub async fn decide(
         .answer(&approval, app.gate.policy(), now, None))
 }
 
-/// Rejects a caller without the scope `decide`, usually an agent, and records the attempt in the approval's history
-/// (X01).
+/// Returns the error for a caller without the scope `decide`, usually an agent, and records the attempt in the
+/// approval's history (X01).
 async fn tried(app: &App, caller: &Caller, id: ApprovalId, approve: bool) -> Answer<ApiError> {
     let by = match &caller.agent {
         Some(agent) => Actor::Agent(agent.clone()),
@@ -274,14 +274,14 @@ async fn decision(app: &App, caller: &Caller, id: ApprovalId, body: Decide) -> A
     Ok(decision)
 }
 
-/// Returns the card as an API client sees it; an approval's JSON omits nothing. Without a digest in the request, the
-/// approval's current one is used, as the API contract says (D3).
+/// Returns the proof that the client has seen the whole card: an approval's JSON omits nothing. If the request contains
+/// no digest, the approval's current one is used, as the API contract allows (requirement D3).
 async fn read_whole(app: &App, caller: &Caller, id: ApprovalId, digest: Option<Hash>) -> Answer<WholeCard> {
     match digest {
         Some(digest) => Ok(WholeCard::of(id, digest)),
         None => {
             let approval = app.store().approval(&caller.tenant, id).await?;
-            // The gate refuses an unknown id.
+            // The gate refuses a decision on an unknown id.
             let nothing = || WholeCard::of(id, Hash([0; 32]));
             Ok(approval.map_or_else(nothing, |approval| WholeCard::shown(&approval)))
         }

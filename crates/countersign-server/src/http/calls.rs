@@ -114,7 +114,8 @@ pub async fn finish(
 ) -> Answer<Json<ApprovalView>> {
     if !caller.may(crate::access::Scope::Execute) {
         let approval = service::visible(&app, &caller, id.approval).await?;
-        // An agent says how its own passed call ended. What a person approved is finished by the host that started it.
+        // An agent may report how its own passed call ended. A call that a person approved is finished by the host that
+        // started it.
         if approval.state != ApprovalState::Passed {
             return Err(ApiError::wrong_scope(&[crate::access::Scope::Execute]));
         }
@@ -268,7 +269,7 @@ fn call(call: SubmitCall) -> Answer<SubmittedCall> {
     })
 }
 
-/// Fields of a proposal that do not describe its calls, as the body gives them.
+/// Fields of a proposal's body that are not about a single call.
 struct SubmissionFields {
     channel: Option<String>,
     run: Option<String>,
@@ -355,7 +356,7 @@ async fn ruling(
             reason: Some(reason),
             ..blank
         },
-        // The caller runs this tool, and already has the arguments.
+        // The caller runs this tool, so the response contains the permit, but not the arguments, which the caller has.
         Ruled::Pass(permit) if !app.gate.runs(permit.tool()) => RulingView {
             id: permit.call().map(|call| call.to_string()),
             permit: permit.token().map(PermitToken::reveal),
@@ -372,8 +373,8 @@ async fn ruling(
                 Some(earlier) if app.gate.runs(&earlier.tool) => {
                     ran(Some(id), app.gate.outcome_of(&caller.tenant, id).await)
                 }
-                // INVARIANT: the caller runs the call at most once. Any ruling other than `pass` keeps it from running
-                // the call again.
+                // INVARIANT: the caller runs the call at most once. A caller runs a call only on the ruling `pass`, so
+                // any other ruling keeps it from running the call again.
                 earlier => RulingView {
                     ruling: "passed_before".into(),
                     status: earlier.map(|earlier| earlier.state.as_str().into()),

@@ -26,7 +26,7 @@ use crate::wire::{
     TranscriptQuery,
 };
 
-/// Number of approvals in a transcript.
+/// Maximum number of approvals in a transcript.
 const MOST_TOLD: usize = 100;
 /// Ends a transcript early once its arguments and results reach this many bytes.
 const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
@@ -156,7 +156,8 @@ pub async fn say_shown(
             );
             shown.await?;
         }
-        // Another message, or a card that is no longer pending: the previous card is no longer the last thing shown.
+        // The message is no card, or its card is no longer pending. Either way the previous card is no longer the last
+        // message.
         None => app.conversations.said(&caller.tenant, &channel).await?,
     }
     let language = body.language.as_deref();
@@ -242,13 +243,13 @@ pub async fn read_transcript(
     Ok(([kind], bytes).into_response())
 }
 
-/// Resolves the sender's name to a decider with the account's groups, or to one without any rights if there is no such
-/// account.
+/// Returns the sender as a decider with the groups of the account. Without an account of that name, the sender is a
+/// decider without any rights.
 async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Decider> {
     let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
     let account = Account::find_with_basis(app.store(), &caller.tenant, &person).await?;
     let mut authority_bases = caller.authority_bases.clone();
-    // Without an account, the name must not match a list of approvers: prefix it.
+    // The name of a sender without an account gets a prefix, so that it cannot match a name in a list of approvers.
     let Some((account, basis)) = account else {
         let nobody = Person::new(
             format!("unknown sender {person}")

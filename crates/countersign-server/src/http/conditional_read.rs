@@ -1,4 +1,4 @@
-//! Extractor for clients that poll one approval repeatedly.
+//! Extractor for clients that poll one approval repeatedly. It lets them get a cached response.
 //!
 //! INVARIANT: a cached response is sent again only while the store's change counter is unchanged, whichever process
 //! writes to the store. So a decision is visible from the next request on.
@@ -27,7 +27,7 @@ impl FromRequestParts<App> for ConditionalReader {
         let stamp = app.store().change_counter().await?;
         let caller = caller(app, &parts.headers, stamp).await?;
         let any = scope::Look::ANY;
-        // A long poll is answered only after a change.
+        // A long poll is answered only after a change, so it never gets a cached response.
         let waits = parts.uri.query().is_some_and(|query| query.contains("wait"));
         match any.iter().any(|scope| caller.may(*scope)) {
             true => Ok(ConditionalReader {

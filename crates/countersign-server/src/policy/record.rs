@@ -2,8 +2,8 @@
 //!
 //! Input: the hash of a policy. Output: a refusal while a process with a different policy is alive or, for hooks, which
 //! live for only one call, while a different policy is on record.
-//! Not here: which processes rule on the same calls. Those are the services of one tenant, gateways to a server of one
-//! name, and hooks of one coding agent; each group has its own record.
+//! Not here: the definition of these groups of processes. They are the services of one tenant, the gateways to a server
+//! of one name, and the hooks of one coding agent; each group has its own record.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ const TRIES: usize = 3;
 /// How a starting process treats others with a different policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Refuse to start while one is alive.
+    /// Refuse to start while another process with a different policy is alive.
     Refuse,
     /// Start anyway: the operator replaces processes one by one.
     Rolling,
 }
 
 impl Change {
-    /// Converts the flag `--policy-change`.
+    /// Converts the flag `--policy-change`, which is set for a rolling change.
     pub fn from_flag(is_set: bool) -> Change {
         match is_set {
             true => Change::Rolling,
@@ -39,8 +39,8 @@ impl Change {
     }
 }
 
-/// Waits until no process with a different policy is alive. Fails as soon as one of them renews its lease. `other`
-/// returns the latest expiry of their leases.
+/// Waits until no process with a different policy is alive: `other` returns the latest expiry of their leases, if there
+/// are any. Fails as soon as one of the leases is renewed.
 pub async fn wait_for_others(
     other: impl AsyncFn() -> Result<Option<Time>, StoreError>,
     refusal: impl Fn() -> Failure,

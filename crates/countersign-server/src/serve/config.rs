@@ -30,9 +30,9 @@ const DEFAULT_PORT: u16 = 8787;
 /// Default for [`Config::longest_wait`].
 const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// The settings in force.
+/// Settings of the service, merged from flags, environment, configuration file and defaults.
 pub struct Config {
-    /// True if there is neither a configuration nor a policy: run with example agents and policies.
+    /// True if there is neither a configuration nor a policy: the service then runs example agents with their policies.
     pub is_tryout: bool,
     /// Address to listen on.
     pub listen: SocketAddr,
@@ -48,7 +48,7 @@ pub struct Config {
     pub store: String,
     /// The policy in force, with its source.
     pub policy: Loaded,
-    /// File with the key that seals secrets of calls.
+    /// File with the key that encrypts the credentials of calls.
     pub seal_key_file: Option<PathBuf>,
     /// File for outcomes that the store has not accepted when the service ends. Default: next to the store, if that is
     /// a file.
@@ -57,7 +57,7 @@ pub struct Config {
     pub longest_wait: Duration,
     /// Maximum number of decisions per person and second.
     pub decisions_per_second: NonZeroU32,
-    /// All other limits.
+    /// Further limits, from the `[limits]` table.
     pub limits: LimitSettings,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,
@@ -159,7 +159,7 @@ impl Config {
         })
     }
 
-    /// Checks that the configuration file can be parsed. Returns its path and the store that it leads to.
+    /// Checks that the configuration file can be parsed. Returns its path, and the store that the service would use.
     pub fn check(global: &Global, named: Option<&Path>) -> Result<(Option<PathBuf>, String), Failure> {
         let path = find(named)?;
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -171,15 +171,15 @@ impl Config {
         Ok((path, store.unwrap_or_else(|| crate::store::DEFAULT.to_owned())))
     }
 
-    /// Names of the tools that only return their arguments.
+    /// Returns the names of the tools that do nothing but return their arguments.
     pub fn echoes(&self) -> Vec<String> {
         let is_echo = |target: &ToolTarget| matches!(target, ToolTarget::Echo { .. });
         let echoes = self.tools.iter().filter(|(_, target)| is_echo(target));
         echoes.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Refuses to listen on a reachable address without TLS, where credentials and decisions would be sent in the clear
-    /// (H02).
+    /// Refuses to listen on an address that other machines can reach without TLS, where credentials and decisions would
+    /// be sent unencrypted (H02).
     pub fn check_address(&self, has_tls: bool) -> Result<(), Failure> {
         if self.listen.ip().is_loopback() || has_tls || self.behind_proxy {
             return Ok(());
@@ -194,14 +194,14 @@ impl Config {
     }
 }
 
-/// Returns the example policy of a small CRM for the tryout. Tools of the example worlds are left out, because the
-/// worlds bring their own policies and really act.
+/// Returns the example policy for a service without configuration. The tools of the example agents are left out,
+/// because the examples have policies of their own.
 fn tryout_policy(agents: &BTreeMap<String, AgentSource>) -> Result<String, String> {
     let text = crate::worlds::POLICY;
     agents::without(text, &world_tools(agents))
 }
 
-/// Merges the policies of the served worlds into the service's policy.
+/// Merges the policies of the served example agents into the service's policy.
 fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> Result<(), String> {
     let worlds = agents.values().filter_map(AgentSource::setup);
     let worlds: Vec<(String, &str)> = worlds
@@ -216,7 +216,7 @@ fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> R
     Ok(())
 }
 
-/// Makes every listed tool that no world implements an echo, which only returns its arguments.
+/// Returns an echo, which only returns its arguments, for every listed tool that no example implements.
 fn echoes(policy: &Policy, agents: &BTreeMap<String, AgentSource>) -> BTreeMap<String, ToolTarget> {
     let theirs = world_tools(agents);
     let listed = policy.catalogue();

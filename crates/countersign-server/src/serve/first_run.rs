@@ -19,21 +19,21 @@ pub struct Start {
     pub base: String,
     /// Policy file, if there is one.
     pub policy_file: Option<PathBuf>,
-    /// Set if the service runs without any configuration.
+    /// Present if the service runs without any configuration.
     pub tryout: Option<Tryout>,
 }
 
-/// Facts about a service without configuration.
+/// Facts about a service that runs without configuration.
 pub struct Tryout {
     /// Tools that only return their arguments.
     pub echoes: Vec<String>,
 }
 
-/// Group that approves all tools whose policy names no other.
+/// Group that approves all tools whose policy names no other approvers.
 const APPROVERS: &str = "approvers";
 
-/// Creates an administrator account if there is none, and prints what to open. Prints a sign-in link for a new account,
-/// and always in a tryout.
+/// Creates an administrator account if there is none, and prints which pages to open. Prints a sign-in link for a new
+/// account, and always if the service runs without configuration.
 pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Output) -> Result<(), Failure> {
     let tenant = &app.settings.tenant;
     let accounts = Account::list(app.store(), tenant).await?;
@@ -79,7 +79,7 @@ pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Outpu
     Ok(())
 }
 
-/// Text about the tryout: which policies are in force, and what each tool does.
+/// Returns the text about a service without configuration: which policies are in force, and what each tool does.
 fn trying(tryout: &Tryout) -> String {
     let mut text = "\n  You are trying it out: example policies are in force.\n  The agents' tools act on small files of \
                     their own, here (`countersign-*.db`).\n"
@@ -97,7 +97,7 @@ fn trying(tryout: &Tryout) -> String {
     text
 }
 
-/// Text about the served agents and the models that answer.
+/// Returns the text about the served agents and their models.
 fn talks(app: &App, base: &str) -> String {
     let mut agents = app.agents.iter().peekable();
     if agents.peek().is_none() {

@@ -13,9 +13,9 @@ use super::node::{BEAT, Node};
 use super::outcomes::OutcomeFile;
 use crate::web::App;
 
-/// Interval of the sweep. An approval is expired before it is swept; the sweep only records that.
+/// Interval of the sweep. An approval counts as expired from its deadline on; the sweep only records that.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// Longest delay before a call released elsewhere is noticed.
+/// Interval in which changes are batched before released calls are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Interval between checks of the number of unrecorded outcomes.
@@ -59,7 +59,7 @@ async fn clear_outcomes(app: &App, mut file: Option<Arc<OutcomeFile>>) {
     }
 }
 
-/// Renews this node's lease, so that no service with another policy starts next to it.
+/// Renews this node's lease periodically, so that no service with another policy starts next to it.
 async fn stay(app: &App, node: &Node) {
     let mut ticks = tokio::time::interval(BEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -72,7 +72,7 @@ async fn stay(app: &App, node: &Node) {
         if let Err(error) = &beat {
             tracing::warn!("this node could not renew its lease: {error}");
         }
-        // The heartbeat is a regular write even without requests, so it shows whether this node can write.
+        // The heartbeat writes regularly, even without requests. So its result shows whether this node can write.
         app.writable.note(beat);
     }
 }
@@ -128,7 +128,8 @@ async fn run_released(app: &App) {
             Ok(false) => {}
             Err(error) => tracing::warn!("approved calls could not be listed: {error}"),
         }
-        // Batch changes. Calls released by decisions made here are run without this task.
+        // Several changes are handled together. Calls released by decisions made on this node do not wait for this
+        // task.
         tokio::time::sleep(LOOK_EVERY).await;
         if !changes.next().await {
             return;
@@ -136,7 +137,7 @@ async fn run_released(app: &App) {
     }
 }
 
-/// Runs one page of released calls. Returns true if there are more.
+/// Runs the released calls of one page of approvals. Returns true if there are more pages.
 async fn look_for_released(
     app: &App,
     room: &Arc<Semaphore>,

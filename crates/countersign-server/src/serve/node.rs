@@ -1,4 +1,4 @@
-//! Nodes: services that share a store, and must all have the same policy.
+//! Nodes: services that share a store. All of them must have the same policy.
 //!
 //! Input: the policy hash of a starting service. Output: a lease in the store's registry, renewed by a heartbeat; or a
 //! refusal if a service with another policy is alive. The last policy that was taken is recorded.
@@ -21,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(15);
 /// Interval of the heartbeat.
 pub const BEAT: Duration = Duration::from_secs(5);
 
-/// A running service, as recorded in the store.
+/// This service's membership among the nodes of a store.
 pub struct Node {
     tenant: Tenant,
     key: String,
@@ -37,8 +37,8 @@ pub struct Joined {
 }
 
 impl Node {
-    /// Joins the nodes of a store. Fails if a live node has another policy; waits first, because the lease of a dead
-    /// node expires.
+    /// Joins the nodes of a store. With [`Change::Refuse`], waits for the leases of nodes with another policy to
+    /// expire, and fails if one of them is renewed.
     pub async fn join(
         store: &dyn Store,
         tenant: &Tenant,
@@ -56,7 +56,7 @@ impl Node {
             record::wait_for_others(async || node.other(store).await, another_policy).await?;
         }
         node.beat(store).await?;
-        // Two nodes that start at the same moment see each other here.
+        // Of two nodes that start at the same moment with different policies, each sees the other here at the latest.
         if change == Change::Refuse && node.other(store).await?.is_some() {
             node.leave(store).await?;
             return Err(another_policy());
@@ -89,7 +89,7 @@ impl Node {
         store.take_entry(Kind::Node, &self.key).await.map(|_| ())
     }
 
-    /// Latest expiry among the leases of nodes with another policy.
+    /// Returns the latest expiry among the leases of nodes with another policy; `None` if there are none.
     async fn other(&self, store: &dyn Store) -> Result<Option<Time>, StoreError> {
         let nodes = store
             .entries(&self.tenant, Kind::Node, None, LONGEST_PAGE)

@@ -1,8 +1,8 @@
 //! Outcome file: saves outcomes that the store has not accepted before the service ends.
 //!
-//! Input: outcomes at shutdown. Output: the same outcomes at the next start, to be recorded.
-//! The file is next to the store by default, and only its owner can read it. Results are sealed if there is a sealing
-//! key; without one, the result of a call with secrets is left out, and only its outcome, size and hash are saved.
+//! Input: outcomes at shutdown. Output: the same outcomes at the next start, to be recorded then. The file is next to
+//! the store by default, and only its owner can read it. Results are encrypted if there is a sealing key. Without one,
+//! the result of a call with secrets is left out, and only its outcome, size and hash are saved.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use crate::failure::Failure;
 use crate::trust::{Folder, absolute, check_others};
 use crate::{private_file, regular};
 
-/// Maximum size of the file in bytes: more than all outcomes that a service keeps in memory, in hexadecimal digits.
+/// Maximum size of the file in bytes: more than all outcomes that a service keeps in memory, written as hexadecimal.
 const LARGEST_FILE: u64 = 512 * 1024 * 1024;
 
-/// Size of the file that reserves disk space, in bytes: enough for some thousand outcomes without long results.
+/// Size of the reserve file in bytes: enough for some thousand outcomes without long results.
 const ROOM: usize = 1024 * 1024;
 
-/// Location of the outcome file, and the key that seals results in it.
+/// The outcome file of a service.
 pub struct OutcomeFile {
     path: PathBuf,
     sealer: Option<Sealer>,
@@ -111,7 +111,7 @@ impl OutcomeFile {
         Ok(rest.len())
     }
 
-    /// Reserves disk space, so that outcomes can be saved when the disk is full.
+    /// Creates a reserve file that occupies disk space, so that outcomes can be saved when the disk is full.
     pub fn reserve(&self) -> std::io::Result<()> {
         let room = self.reserve_path();
         match room.symlink_metadata() {
@@ -120,7 +120,7 @@ impl OutcomeFile {
         }
     }
 
-    /// Overwrites the reserved file, which needs no further disk space, and renames it to the outcome file.
+    /// Overwrites the reserve file, which needs no further disk space, and renames it to the outcome file.
     fn write_into_room(&self, text: &[u8]) -> std::io::Result<()> {
         let room = self.reserve_path();
         if !room.symlink_metadata()?.is_file() || text.len() > ROOM {

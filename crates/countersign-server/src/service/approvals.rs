@@ -1,4 +1,4 @@
-//! Operations on approvals that several surfaces share: look, wait, decide and run, reconcile.
+//! Operations on approvals that several surfaces share: read, wait, decide and run, reconcile.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ pub fn is_visible(caller: &Caller, approval: &Approval) -> bool {
     caller.agent.as_ref().is_none_or(is_own)
 }
 
-/// Waits for a decision or the end of the calls. `None` if the service stops first.
+/// Waits until the approval is decided or, depending on `until`, its calls have ended. `None` if the service stops
+/// first.
 pub async fn wait(
     service: &Service,
     caller: &Caller,

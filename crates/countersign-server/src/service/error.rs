@@ -18,7 +18,7 @@ pub enum ServiceError {
     NotRecorded(ExecuteRefusal),
     /// The store failed.
     Store(StoreError),
-    /// There is no such thing, or the caller may not see it; with its name.
+    /// The object does not exist, or the caller may not see it; with the kind of object, such as `approval`.
     NotFound(&'static str),
     /// The credential is no longer valid.
     NotValid,

@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 
 use super::Service;
 
-/// Events a listener may lag behind before it loses its place.
+/// Number of events that a listener may lag behind before it gets a lag error.
 const QUEUE: usize = 256;
 /// Events read from the store at a time. Each carries its whole approval, including arguments.
 const PAGE: usize = 64;
@@ -31,7 +31,7 @@ pub struct EventWithApproval {
     pub approval: SharedApproval,
 }
 
-/// Broadcast senders by tenant. A feed exists while somebody listens.
+/// Broadcast senders by tenant. A tenant has a feed only while there are listeners.
 #[derive(Default)]
 pub struct Feeds(Mutex<HashMap<Tenant, broadcast::Sender<Arc<EventWithApproval>>>>);
 
@@ -64,7 +64,8 @@ impl Feeds {
         feeds.get(tenant).map(broadcast::Sender::subscribe)
     }
 
-    /// Removes the feed if it has no listeners. Returns false if a listener has just joined.
+    /// Removes the feed of a tenant if it has no listeners. Returns false if a listener has just joined, so that the
+    /// feed has to continue.
     fn leave(&self, tenant: &Tenant) -> bool {
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_idle = feeds

@@ -1,7 +1,7 @@
 //! Rate limits and concurrency limits per caller.
 //!
-//! Input: a tenant and a name, or a client address. Output: nothing, a guard that holds a slot until dropped, or an
-//! error with a retry time where one is known. Memory use is bounded regardless of the number of callers.
+//! Input: a tenant and a name, or a client address. Output: nothing, or a guard that holds a slot until dropped; or an
+//! error, with a retry time where one is known. Memory use is bounded regardless of the number of callers.
 
 pub mod hashing;
 mod settings;
@@ -31,7 +31,8 @@ const TRIES_PER_NAME: NonZeroU32 = NonZeroU32::new(5).unwrap();
 /// Sign-in attempts per minute under one name from all addresses. Higher than the limit for one address, so that no
 /// single stranger can lock a person out.
 const TRIES_PER_NAME_IN_ALL: NonZeroU32 = NonZeroU32::new(30).unwrap();
-/// Lists built concurrently, for all callers together. Building one takes some megabytes.
+/// Lists that are built concurrently, for all callers together, and backlogs of event streams that are read
+/// concurrently. Each takes some megabytes.
 const LISTS_AT_ONCE: usize = 4;
 /// How long a list request waits for its turn before it is answered with 429.
 const LIST_WITHIN: Duration = Duration::from_secs(10);
@@ -41,7 +42,7 @@ const TURNS_AT_ONCE: usize = 64;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// State of all limits.
+/// Counters and queues of all limits.
 pub struct Limits {
     /// Queue for password hashing.
     pub hashing: Hashing,
@@ -118,7 +119,8 @@ impl Limits {
         slot.ok_or_else(|| too_many_at_once("waiting requests", self.waits.most()))
     }
 
-    /// Reserves a turn of a served agent until the guards are dropped: one for the person, one for the whole service.
+    /// Reserves a turn of a served agent until the guards are dropped: one guard counts for the person, the other for
+    /// the whole service.
     pub fn turn(&self, tenant: &Tenant, person: &Person) -> Result<(Slot, Slot), ServiceError> {
         let own = self.turns.take((tenant.as_str(), person.as_str()));
         let own = own.ok_or_else(|| too_many_at_once("messages being answered", self.turns.most()))?;
@@ -127,12 +129,13 @@ impl Limits {
         Ok((own, all))
     }
 
-    /// Waits for a permit to read the backlog of a stream. `None` if the semaphore is closed.
+    /// Waits for a permit to read the events that a reconnected stream has missed. `None` if the semaphore is closed.
     pub async fn reading(&self) -> Option<OwnedSemaphorePermit> {
         self.reading.clone().acquire_owned().await.ok()
     }
 
-    /// Waits up to 10 s for a permit to build a list; fails with 429 after that.
+    /// Takes one of the caller's list slots and waits up to 10 s for a permit to build the list. Fails with 429 if
+    /// there is no slot, or no permit in time.
     pub async fn list(&self, tenant: &Tenant, caller: &str) -> Result<List, ServiceError> {
         let slot = self.lists.take((tenant.as_str(), caller));
         let slot = slot.ok_or_else(|| too_many_at_once("lists", self.lists.most()))?;
@@ -157,8 +160,8 @@ pub struct List {
 }
 
 impl List {
-    /// Wraps the finished list. The caller's slot is held until the bytes are sent; the permit to build is released
-    /// now.
+    /// Makes the body of the finished list. The caller's slot is held until the body is sent; the permit to build is
+    /// released now.
     pub fn into_body(self, bytes: Vec<u8>) -> Bytes {
         struct Made(
             Vec<u8>,

@@ -111,7 +111,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a proposal.
+    /// Counts a new approval.
     pub fn proposed(&self, _: &Approval) {
         self.proposed.inc();
     }

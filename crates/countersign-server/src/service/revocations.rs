@@ -1,9 +1,9 @@
 //! Ends streams and long polls when the caller's credential is no longer valid.
 //!
-//! Input: a caller who starts to follow something. Output: a [`Watch`] that resolves when the token was revoked or
-//! expired, the session ended, or the account changed or was removed, whichever process wrote that.
-//! A single task checks all followers about twice a second. It reads each registry entry once, and none (except
-//! sessions) while the store's change counter is unchanged.
+//! Input: a caller who opens a stream or a long poll (a follower). Output: a [`Watch`] that resolves when the token was
+//! revoked or expired, the session ended, or the account changed or was removed, whichever process wrote that. A single
+//! task checks all followers about twice a second. It reads each registry entry once, and none (except sessions) while
+//! the store's change counter is unchanged.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::access::Caller;
 /// Interval between checks. A stream ends within twice this time.
 const EVERY: Duration = Duration::from_millis(400);
 
-/// Service with streams or long polls: the API, or the endpoint of the MCP gateway.
+/// A server with streams or long polls: the service, or the HTTP endpoint of the MCP gateway.
 pub trait Followed: Clone + Send + Sync + 'static {
     /// Store that holds the credentials.
     fn store(&self) -> &dyn Store;
@@ -129,7 +129,7 @@ async fn check_once(followed: &impl Followed) -> Result<(), StoreError> {
     let found: HashMap<(Kind, String), Option<Entry>> = names.into_iter().zip(entries).collect();
     let mut followers = followed.revocations().followers();
     for follower in followers.all.values_mut() {
-        // Registered after `names` was collected: checked next time.
+        // A follower that registered after `names` was collected is checked next time.
         let is_looked_at = |basis: &AuthorityBasis| found.contains_key(&(basis.kind, basis.key.clone()));
         if !follower.authority_bases.iter().all(is_looked_at) {
             continue;

@@ -19,7 +19,7 @@ use super::{Feeds, Followed, LimitSettings, Limits, Metrics, Revocations, Writab
 #[derive(Clone)]
 pub struct Service(Arc<Parts>);
 
-/// Fields of the state.
+/// Parts that a service consists of.
 pub struct Parts {
     /// The approval gate.
     pub gate: Gate,

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use countersign::store::{Store, StoreError};
 
-/// Result of the last write that the node made on its own (not on behalf of a request).
+/// Result of the last write that the node made by itself, such as a heartbeat, not on behalf of a request.
 #[derive(Default)]
 pub struct Writable(Mutex<Option<StoreError>>);
 

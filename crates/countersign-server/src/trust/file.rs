@@ -48,7 +48,7 @@ impl TrustedContent {
         }
     }
 
-    /// Describes the changes since the file was trusted.
+    /// Describes how the rulings of a policy changed since the file was trusted. Lists at most [`MOST_CHANGES`].
     fn changes(&self, now: &TrustedContent) -> String {
         let names = self
             .tools

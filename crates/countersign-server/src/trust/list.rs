@@ -47,20 +47,21 @@ impl TrustList {
         }
     }
 
-    /// Returns what was trusted of the file at this path, under any spelling of the path and through links.
+    /// Returns the contents that were trusted for this file, under any spelling of its path and through links.
     pub fn contents_of(&self, path: &Path) -> Vec<&TrustedContent> {
         let files = self.files.iter();
         let same = files.filter(|(listed, _)| is_same_file(listed, path));
         same.map(|(_, content)| content).collect()
     }
 
-    /// Trusts the content of a file, and nothing that was trusted of the same file before.
+    /// Trusts the content of a file. Contents that were trusted for the same file before are removed.
     pub fn trust_file(&mut self, path: PathBuf, content: TrustedContent) {
         self.files.retain(|listed, _| !is_same_file(listed, &path));
         self.files.insert(path, content);
     }
 
-    /// Returns the stores that hooks were installed with, of one coding agent or of all.
+    /// Returns the stores in the command lines of installed hooks: those of one coding agent, or of all if `agent` is
+    /// `None`.
     pub fn hook_stores(&self, agent: Option<&str>) -> BTreeSet<&str> {
         let is_its = |words: &&Vec<String>| {
             let named = words.get(2).map(String::as_str);
@@ -72,12 +73,12 @@ impl TrustList {
         stores.map(String::as_str).collect()
     }
 
-    /// Changes the list under its lock.
+    /// Changes the list while holding its lock.
     pub fn change(change: impl FnOnce(&mut TrustList)) -> Result<(), Failure> {
         TrustList::lock()?.change(change)
     }
 
-    /// Waits for the lock on the list, which one process at a time can hold.
+    /// Waits for the lock on the list, which only one process at a time can hold.
     pub fn lock() -> Result<Lock, Failure> {
         let folder = folder().ok_or_else(|| {
             Failure::error(

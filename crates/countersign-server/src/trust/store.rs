@@ -43,13 +43,14 @@ impl FileIdentity {
 /// A store that may be opened.
 pub struct StorePlace {
     pub path: PathBuf,
-    /// Held while a new store is created, so that no other process finds a store that is not in the list yet.
+    /// Lock on the trust list while a new store is created, so that no other process finds a store that is not in the
+    /// list yet.
     making: Option<Lock>,
     is_new: bool,
 }
 
 impl StorePlace {
-    /// Checks whether the store at `path` may be opened, or created if it does not exist.
+    /// Checks whether the store at `path` may be opened, or may be created if it does not exist.
     pub fn find(path: &Path) -> Result<StorePlace, Failure> {
         let is_named = path.is_absolute();
         let path = absolute(path)?;
@@ -78,7 +79,7 @@ impl StorePlace {
         }
     }
 
-    /// Adds a store that this process has just created to the trust list.
+    /// Adds the store to the trust list if this process has just created it.
     pub fn remember(self) {
         let (true, Some(lock), Some(identity)) = (self.is_new, &self.making, FileIdentity::of(&self.path))
         else {
@@ -115,7 +116,7 @@ fn is_known(path: &Path, is_named: bool) -> Result<bool, Failure> {
 
 /// Refuses a path that exists and is not a regular file. Opening a named pipe would wait for its writer.
 fn check_regular(path: &Path) -> Result<(), Failure> {
-    // A path that cannot be examined is reported when it is opened.
+    // If the path cannot be examined, opening it will report the reason.
     let Ok(found) = path.metadata() else {
         return Ok(());
     };
@@ -139,7 +140,7 @@ fn sibling_paths(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Returns the hint for a WAL without its store. The WAL may hold the last acknowledged commits.
+/// Returns the hint for a WAL file whose store is missing. The WAL may hold the last acknowledged commits.
 fn without_store(path: &Path) -> String {
     let store = path.display();
     let found = sibling_paths(path).filter(|path| is_there(path));

@@ -1,9 +1,9 @@
-//! Checks who can change a file: only the person who runs this program and root, or others too.
+//! Checks who can change a file: only the person who runs this program and root, or others, too.
 //!
 //! Input: an absolute path. Output: nothing, or a refusal with the command that fixes the permissions. Every folder on
-//! the path is checked and every link is followed step by step, because a person who can replace a folder can replace
-//! its contents.
-//! Not here: access control lists, and what root may do.
+//! the path is checked and every symbolic link is followed step by step, because a person who can replace a folder can
+//! replace its contents.
+//! Not here: access control lists, and the rights of root.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -20,12 +20,12 @@ const TRUST_GID: &str = "COUNTERSIGN_TRUST_GID";
 const MOST_LINKS: usize = 40;
 const STICKY: u32 = 0o1000;
 
-/// Permissions of others in the folder that contains the file.
+/// Which rights others may have in the folder that contains the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Folder {
     /// Others may create their own files in the folder if it is sticky, as `/tmp` is.
     Shared,
-    /// Others may create nothing in the folder: SQLite would read a store's WAL from there.
+    /// Others may create nothing in the folder, because SQLite would read a WAL that they create next to a store.
     Own,
 }
 
@@ -69,7 +69,7 @@ pub fn check(path: &Path, folder: Folder) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Splits a path into its names, in reverse order.
+/// Splits a path into its components, last one first, without the root.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,4 +1,4 @@
-//! JSON view of what a call would change, and of how a person edited it.
+//! JSON view of the snapshot of what a call would change, and of the approver's edits.
 //!
 //! INVARIANT: values that are secret in a call's arguments are also hidden in what the call would change.
 
@@ -68,7 +68,7 @@ pub fn before(approval: &Approval, call: &Call, secrecy: &Secrecy) -> Option<Bef
     })
 }
 
-/// Returns what the approver edited.
+/// Returns the changes that the approver made to the call's arguments.
 pub fn edits(call: &Call, secrecy: &Secrecy) -> Vec<ChangeView> {
     let original = call.original.as_ref();
     original.map_or_else(Vec::new, |original| {
@@ -91,7 +91,8 @@ pub fn hides(secrecy: &Secrecy, result: &[u8]) -> bool {
     }
 }
 
-/// Returns the values in which the call's arguments differ from `old`.
+/// Returns the values in which the call's arguments differ from `old`. With `whole`, values that are missing in the new
+/// arguments count as removed.
 fn changes(secrecy: &Secrecy, call: &Call, old: &[u8], whole: bool) -> Vec<ChangeView> {
     let shown = |Difference { pointer, was, is, .. }| {
         let is_hidden = secrecy.is_secret(&pointer);

@@ -78,7 +78,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
 }
 
 impl ApprovalView {
-    /// Adds the concerns of each call.
+    /// Adds the concerns of each call. `concerns` has one list per call, in order.
     pub fn with_concerns(mut self, concerns: &[Vec<Concern>]) -> ApprovalView {
         self.add_concerns(concerns);
         self
@@ -91,7 +91,7 @@ impl ApprovalView {
         }
     }
 
-    /// Adds the events.
+    /// Adds the approval's events.
     pub fn with_events(self, events: &[Event]) -> ApprovalView {
         let view = |event: &Event| EventView {
             number: event.number,

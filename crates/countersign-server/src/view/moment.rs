@@ -3,7 +3,7 @@
 use countersign::time::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Time of the store's clock, as JSON.
+/// Time of the store's clock, serialized as RFC 3339 in UTC with milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Time);
 

@@ -1,4 +1,4 @@
-//! Provenance of values as JSON.
+//! Provenance of a call's values, as JSON.
 
 use countersign::display::clip;
 use countersign::provenance::{Counts, Coverage, Mark, Provenance, Voucher};
@@ -6,7 +6,7 @@ use countersign::secrecy::Secrecy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Tag of text that strangers may have written.
+/// Tag that cards show for text that strangers may have written.
 const OUTSIDE: &str = "FROM OUTSIDE";
 
 /// Origins of a call's values.
@@ -53,7 +53,7 @@ pub struct LeafView {
 }
 
 impl ProvenanceView {
-    /// Hides secrets in words, details and pointers.
+    /// Replaces secrets in words, details and pointers.
     pub fn hide(mut self, secrecy: &Secrecy) -> ProvenanceView {
         for leaf in &mut self.leaves {
             for text in [&mut leaf.words, &mut leaf.detail].into_iter().flatten() {
@@ -80,7 +80,7 @@ impl LeafView {
     }
 }
 
-/// Default of the field for JSON from servers that do not send it.
+/// Returns the value of `conversationFrom` for JSON of servers that do not send it.
 fn agent() -> String {
     Voucher::Agent.as_str().to_owned()
 }

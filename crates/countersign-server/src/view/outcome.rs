@@ -23,7 +23,7 @@ pub struct Outcome {
     pub all_succeeded: bool,
 }
 
-/// State of one call.
+/// What the outcome needs to know about one call.
 #[derive(Clone, Copy)]
 struct Ended {
     state: CallState,
@@ -77,7 +77,7 @@ fn outcome(state: State, calls: &[Ended]) -> Outcome {
         };
     }
     let count = |wanted: CallState| granted.iter().filter(|state| **state == wanted).count();
-    // States that need attention come first; successes are not mentioned.
+    // States that need attention come first. Calls that succeeded are not mentioned.
     let words = [
         (CallState::Failed, "failed"),
         (CallState::Unknown, "unknown"),

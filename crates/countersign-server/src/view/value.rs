@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::CallView;
 
-/// Longest value in a row, in characters, unless it is shown whole.
+/// Maximum length of a value in a row, in characters, unless the value is shown in full.
 const LONGEST: usize = 1_000;
 
 /// Value of arguments that are not given completely.
@@ -103,9 +103,9 @@ impl ValueView {
     }
 }
 
-/// Escapes values again that came from another process.
+/// Makes a row from a value that another process sent, escaping it again.
 fn shown(value: &ValueView) -> RowWithFullText {
-    // Not quoted: the mark of a secret, and a value whose type an older server does not send.
+    // The replacement of a secret is not quoted, nor is a value whose type an older server did not send.
     let as_kind = value.kind.filter(|_| !value.hidden).unwrap_or(Kind::Null);
     let (text, is_clipped) = clip_value(as_kind, &value.value, LONGEST);
     let row = Row {

@@ -1,4 +1,4 @@
-//! State of the HTTP surfaces: the service, and what only HTTP needs.
+//! State of the HTTP surfaces: the service, and parts that only HTTP needs.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{AllowedHosts, CallerCache, ResponseCache, TrustedProxies};
 use crate::service::agents::Agents;
 use crate::service::{self, Service};
 
-/// State of all handlers. Clones share the same parts.
+/// State of all HTTP handlers. Clones share the same parts.
 #[derive(Clone)]
 pub struct App {
     service: Service,
@@ -23,7 +23,7 @@ struct Web {
     response_cache: ResponseCache,
 }
 
-/// Operator configuration of the HTTP surfaces.
+/// The operator's configuration of the HTTP surfaces.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Accepted values of the `Host` header.

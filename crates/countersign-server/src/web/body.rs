@@ -48,7 +48,8 @@ impl fmt::Display for Late {
 impl Error for Late {}
 
 impl<B> TimedBody<B> {
-    /// Limits `inner` to `within`, counted from the first time it has to be waited for.
+    /// Limits the arrival of `inner` to `within`, counted from the first poll at which no data is ready. Sets `late` if
+    /// the limit is exceeded.
     pub fn new(inner: B, within: Duration, late: Late) -> TimedBody<B> {
         TimedBody {
             inner,
@@ -88,7 +89,7 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
             self.is_waiting = false;
-            // A slow trickle of bytes does not extend the deadline.
+            // A client that sends a few bytes now and then does not extend the deadline.
             let is_over = self.complete_by.is_some_and(|by| Instant::now() >= by);
             if !is_over || !matches!(frame, Some(Ok(_))) {
                 return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));

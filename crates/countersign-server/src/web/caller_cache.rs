@@ -12,9 +12,9 @@ use countersign::hash::Hash;
 use super::{ApiError, App};
 use crate::access::{Caller, Token};
 
-/// Size of the cache: room for about two thousand callers.
+/// Size of the cache in bytes: room for about two thousand callers.
 const MOST_BYTES: usize = 1024 * 1024;
-/// Assumed size of one cached caller.
+/// Assumed size of one cached caller, in bytes.
 const CALLER_BYTES: usize = 512;
 
 /// Callers by the hash of their token, each with the store's change counter from before the lookup.
@@ -26,8 +26,8 @@ impl Default for CallerCache {
     }
 }
 
-/// Authenticates a request by its bearer token. Session cookies are not accepted, so no page can be made to call the
-/// API.
+/// Authenticates a request by its bearer token. Session cookies are not accepted, so no web page can make a browser
+/// call the API in a person's name. `stamp` is the store's change counter from before the lookup.
 pub async fn caller(app: &App, headers: &HeaderMap, stamp: Option<u64>) -> Result<Arc<Caller>, ApiError> {
     let token = token(headers)?;
     let name = stamp.map(|stamp| (Hash::of(token.as_bytes()), stamp));

@@ -21,7 +21,7 @@ pub struct Peer(pub IpAddr);
 pub struct Client(IpAddr);
 
 impl Client {
-    /// Returns the key for an address.
+    /// Returns the limit key for an address.
     pub fn of(address: IpAddr) -> Client {
         Client(match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -73,15 +73,15 @@ impl TrustedProxies {
         self.0.is_empty()
     }
 
-    /// Returns true if this address belongs to a trusted proxy.
+    /// Returns true if the address belongs to a trusted proxy.
     pub fn include(&self, address: IpAddr) -> bool {
         let address = wide(address);
         let fits = |network: &Network| mask(address, network.bits) == network.base;
         self.0.iter().any(fits)
     }
 
-    /// Returns the nearest address that is not a trusted proxy. Entries of `X-Forwarded-For` beyond that one are
-    /// ignored.
+    /// Returns the client's address: the last one in the chain of proxies that is not a trusted proxy. Entries of
+    /// `X-Forwarded-For` before that one may be forged and are ignored.
     pub fn origin(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.include(peer) {
             return peer;
@@ -126,7 +126,7 @@ impl FromStr for Network {
     }
 }
 
-/// Converts to IPv6; IPv4 addresses become IPv4-mapped ones.
+/// Converts an address to the bits of an IPv6 address. An IPv4 address becomes an IPv4-mapped one.
 fn wide(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
@@ -186,7 +186,7 @@ mod tests {
         check(&["10.0.0.0/8"], "192.0.2.1", &["203.0.113.9"], "192.0.2.1");
         check(&["10.0.0.0/8"], "10.1.2.3", &["203.0.113.9"], "203.0.113.9");
         check(&["10.0.0.0/8"], "10.1.2.3", &[], "10.1.2.3");
-        // An entry forged by the caller comes before the one that the proxy added.
+        // An entry that the caller forged comes before the one that the proxy added, and is ignored.
         check(
             &["10.0.0.0/8"],
             "10.1.2.3",

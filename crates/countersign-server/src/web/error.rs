@@ -199,7 +199,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// 400 for a text that is no name; 422 for a name that is reserved, or could be taken for another one.
+/// 400 for a text that is not a valid name; 422 for a name that is reserved, or could be taken for another one.
 impl From<BadName> for ApiError {
     fn from(problem: BadName) -> ApiError {
         match problem {

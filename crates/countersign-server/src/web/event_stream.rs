@@ -23,12 +23,12 @@ use crate::service::{EventWithApproval, OpenStream, Service, StreamEventId, Watc
 use crate::view::FeedEventView;
 use crate::wire::EventsQuery;
 
-/// Missed events read from the store at a time.
+/// Number of missed events that are read from the store at a time.
 const MISSED: usize = 64;
 /// Keep-alive interval of an idle stream.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Streams the events of the caller's tenant until the caller's credential ends.
+/// Streams the events of the caller's tenant until the caller's credential becomes invalid.
 pub async fn stream(
     app: &App,
     caller: &Caller,
@@ -40,7 +40,7 @@ pub async fn stream(
     let bad_id = || ApiError::bad_request("there is no event with this id");
     let after = after.map(|text| text.parse::<StreamEventId>().map_err(|()| bad_id()));
     let after = after.transpose()?.map(|StreamEventId(cursor)| cursor);
-    // Send the current position first, so that a client disconnected before the first event can resume.
+    // The current position is sent first, so that a client that is disconnected before the first event can resume.
     let first_id = match after {
         None => Some(StreamEventId(app.store().feed_end(tenant).await?)),
         Some(_) => None,
@@ -121,7 +121,7 @@ struct Following {
     filter: Filter,
     /// Cursor to continue reading missed events from the store. `None` once the stream is live.
     missed: Option<Cursor>,
-    /// Last event read, whether or not it matched the filter.
+    /// Position of the last event that was read, whether or not it matched the filter.
     given: Cursor,
     queue: VecDeque<Sent>,
     live: Receiver<Arc<EventWithApproval>>,

@@ -20,13 +20,13 @@ use crate::object;
 /// Extracts an authenticated caller whose credential has one of the scopes in `S`.
 pub struct Authorized<S>(pub Arc<Caller>, pub PhantomData<S>);
 
-/// Set of scopes, any of which a route accepts.
+/// Set of scopes that a route accepts. A credential needs only one of them.
 pub trait Needs: Send + Sync + 'static {
     /// Accepted scopes.
     const ANY: &'static [Scope];
 }
 
-/// Scope sets that routes require.
+/// Sets of scopes that routes accept.
 pub mod scope {
     use super::Needs;
     use crate::access::Scope;

@@ -45,7 +45,7 @@ impl AllowedHosts {
     }
 }
 
-/// Headers that a request has at most once, because different readers would believe different ones.
+/// Headers that a request may have only once. If one occurs twice, a proxy may have checked the other value.
 const ONCE: [HeaderName; 4] = [
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
@@ -57,7 +57,8 @@ const ONCE: [HeaderName; 4] = [
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Wraps the router. An axum middleware would do the same, but axum clones and boxes those for every request.
+/// The router behind the host and origin guard. Not an axum middleware, because axum clones and boxes those for every
+/// request.
 #[derive(Clone)]
 pub struct HostGuard {
     app: App,
@@ -115,7 +116,7 @@ where
 fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let mut named = headers.get_all(header::HOST).iter();
     let host = named.next().and_then(|host| host.to_str().ok());
-    // A proxy in front may have checked a different one of several `Host` headers.
+    // With several `Host` headers, a proxy in front may have checked another one.
     if named.next().is_some() {
         return Err(two_hosts());
     }
@@ -132,7 +133,7 @@ fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
     if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
         return Err(two_hosts());
     }
-    // Of a header that occurs twice, a proxy may have checked the other value.
+    // If a header occurs twice, a proxy in front may have checked the other value.
     for name in ONCE {
         if headers.get_all(&name).iter().nth(1).is_some() {
             return Err(ApiError::new(

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::ApiError;
 
-/// Initial buffer size. Most responses fit into it without reallocation.
+/// Initial buffer size in bytes. Most responses fit into it without reallocation.
 const USUAL: usize = 4096;
 
 /// Response with the value as JSON; 500 if it cannot be serialized.

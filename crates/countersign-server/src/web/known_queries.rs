@@ -1,7 +1,8 @@
-//! Refusal of unknown query parameters.
+//! Refuses unknown query parameters.
 //!
 //! Input: the OpenAPI document, and requests with a query. Output: an error for a parameter that the route does not
-//! have: `?dryRun=true` must not be ignored and the call proposed. Not here: the values; the routes read those.
+//! have. If unknown parameters were ignored, a proposal with `?dryRun=true` would be a real one.
+//! Not here: the values of parameters, which the routes check.
 
 use axum::extract::Query;
 use axum::http::{Method, StatusCode, Uri};
@@ -17,19 +18,20 @@ pub struct KnownQueries(Vec<Route>);
 #[derive(Clone, Debug)]
 struct Route {
     method: Method,
-    /// `/v1/approvals/{id}`.
+    /// Path with placeholders, such as `/v1/approvals/{id}`.
     path: String,
     names: Vec<String>,
 }
 
 impl KnownQueries {
-    /// Reads the routes of a document.
+    /// Collects the query parameters of all routes in an OpenAPI document.
     pub fn of(document: &OpenApi) -> KnownQueries {
         let items = document.paths.paths.iter();
         KnownQueries(items.flat_map(|(path, item)| routes(path, item)).collect())
     }
 
-    /// Refuses a request with a parameter that its route does not have. Requests to other routes pass.
+    /// Refuses a request with a parameter that its route does not have. Requests to routes outside the document are
+    /// accepted.
     pub(super) fn check(&self, method: &Method, uri: &Uri) -> Result<(), ApiError> {
         if uri.query().is_none_or(str::is_empty) {
             return Ok(());
@@ -74,7 +76,7 @@ fn routes(path: &str, item: &PathItem) -> Vec<Route> {
     operations.into_iter().filter_map(route).collect()
 }
 
-/// Returns true if a path has the form of a route: `/v1/approvals/7` of `/v1/approvals/{id}`.
+/// Returns true if a path belongs to a route: `/v1/approvals/7` belongs to `/v1/approvals/{id}`.
 fn matches(route: &str, path: &str) -> bool {
     let (mut route, mut path) = (route.split('/'), path.split('/'));
     loop {

@@ -1,4 +1,4 @@
-//! Accepts connections, and limits their number and how slow they may be (X48).
+//! Accepts connections, and limits their number and their slowness (X48).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -37,14 +37,14 @@ const TOO_MANY: &[u8] =
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 /// Largest size of the request line and headers, in bytes.
 const LARGEST_HEAD: usize = 32 * 1024;
-/// Longest pause in which a client reads nothing of its response.
+/// Longest time for which a client may read nothing of its response.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 /// Longest wait of a shutdown for open requests.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, for example when no file descriptors are left.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// Service that answers requests.
+/// Tower service that answers requests, such as a router.
 pub trait Routes:
     Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
@@ -55,7 +55,7 @@ impl<S> Routes for S where
 {
 }
 
-/// Serves until `stopping` is cancelled; then waits for open requests to end.
+/// Serves requests until `stopping` is cancelled; then waits up to 10 s for open requests to end.
 pub async fn serve<R: Routes>(
     listener: TcpListener,
     tls: Option<Acceptor>,
@@ -114,7 +114,7 @@ pub async fn serve<R: Routes>(
     }
 }
 
-/// Serves routes without TLS, for a loopback address only.
+/// Serves routes without TLS and with the default limits. For a loopback address only.
 pub async fn listen(listener: TcpListener, routes: axum::Router, stopping: CancellationToken) {
     let settings = LimitSettings::default();
     serve(
@@ -132,7 +132,7 @@ pub async fn listen(listener: TcpListener, routes: axum::Router, stopping: Cance
 struct Addresses {
     open: Slots,
     proxies: TrustedProxies,
-    /// True if loopback addresses are exempt, which is so without a configured limit.
+    /// True if loopback addresses are exempt, which they are unless a limit is configured.
     spares_loopback: bool,
 }
 
@@ -155,7 +155,7 @@ impl Addresses {
     }
 }
 
-/// Sends a 429 response if that is possible without waiting, and closes the connection.
+/// Closes the connection. Sends a 429 response first if that is possible without waiting.
 async fn refuse(mut stream: TcpStream, has_tls: bool) {
     tracing::debug!("a connection was refused: too many from its address");
     if !has_tls && stream.try_write(TOO_MANY).is_ok() {

@@ -1,7 +1,7 @@
 //! Cache of approvals serialized as JSON, one entry per approval.
 //!
 //! Input: an approval. Output: the response body. Id and version determine the content, except for the time of the
-//! response, which comes last and is replaced in place.
+//! response: that is the last field, and it is replaced in the cached bytes.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -16,9 +16,9 @@ use super::{Json, json};
 use crate::access::Caller;
 use crate::view;
 
-/// Size of the cache: room for a few hundred responses.
+/// Size of the cache in bytes: room for a few hundred responses.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
-/// End of a body, around the time: `"now":"2026-01-31T09:30:00.000Z"}`.
+/// Text before the time at the end of a body: `"now":"2026-01-31T09:30:00.000Z"}`. [`BEHIND`] is the text after it.
 const NOW: &str = "\"now\":\"";
 const BEHIND: &str = "\"}";
 
@@ -33,7 +33,7 @@ struct CachedResponse {
     stamp: Option<u64>,
     /// The agent that may read the approval. `None` if a served agent of an older version proposed it.
     agent: Option<Agent>,
-    /// When a pending approval expires, whether or not a sweep has recorded that yet.
+    /// Time at which the approval expires, if it is pending. From then on the cached state is wrong.
     pending_until: Option<Time>,
 }
 
@@ -48,7 +48,8 @@ impl ResponseCache {
     /// was read.
     pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time, stamp: Option<u64>) -> Response {
         let fresh = || view::approval(approval, policy, now);
-        // The approval has expired, but no sweep has recorded that, so its version is still the same.
+        // The approval has expired, but no sweep has recorded that yet. So its version does not tell it from the
+        // pending one.
         if view::state(approval, now) != approval.state {
             return Json(fresh()).into_response();
         }
@@ -93,7 +94,7 @@ impl ResponseCache {
     }
 }
 
-/// Replaces the time at the end of a body. `None` if the times differ in length.
+/// Replaces the time at the end of a body. `None` if the body does not end with a time of the same length.
 fn at(bytes: &[u8], now: Time) -> Option<Bytes> {
     let now = now.to_string();
     let end = bytes.len().checked_sub(BEHIND.len())?;

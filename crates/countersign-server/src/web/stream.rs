@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A client that has had unread data for this long must have read at least [`LEAST_RATE`] bytes per second.
+/// Time for which a client may have unread data before it must have read at least [`LEAST_RATE`] bytes per second.
 const BEHIND_AT_MOST: Duration = Duration::from_secs(30);
 const LEAST_RATE: u64 = 4 * 1024;
 
@@ -17,15 +17,15 @@ const LEAST_RATE: u64 = 4 * 1024;
 pub struct Impatient<S> {
     inner: S,
     patience: Duration,
-    // Created with the first write that has to wait, which most connections never need.
+    // Created only when a write has to wait, which never happens on most connections.
     deadline: Option<Pin<Box<Sleep>>>,
     is_stuck: bool,
-    /// Moment since which data has been waiting to be written, and the number of bytes written since.
+    /// Moment since which data has been waiting to be written, and number of bytes written since then.
     behind: Option<(Instant, u64)>,
 }
 
 impl<S> Impatient<S> {
-    /// Wraps a connection.
+    /// Wraps a connection. A write may make no progress for at most `patience`.
     pub fn new(inner: S, patience: Duration) -> Impatient<S> {
         Impatient {
             inner,

@@ -1,5 +1,5 @@
-//! Converts news of a talk to server-sent events, for programs. Texts are sent unescaped; a client has to escape them
-//! before it displays them.
+//! Converts news of a conversation with a served agent to server-sent events, for programs. Texts are sent unescaped; a
+//! client has to escape them before it displays them.
 
 use axum::response::sse::Event as Sent;
 use countersign::transcript::exchanges;
@@ -13,8 +13,8 @@ use crate::service::agents::{News, card_key};
 use crate::view;
 use crate::web::App;
 
-/// Returns the events for one piece of news: none for news that only the pages use. When a card has ended, a `result`
-/// event for each of its calls follows.
+/// Returns the server-sent events for one item of news; none for news that only the pages use. When a card has ended,
+/// its event is followed by a `result` event for each of its calls.
 pub async fn frames(app: &App, news: &News) -> Vec<Sent> {
     let mut sent: Vec<Sent> = frame(app, news).await.into_iter().collect();
     if let News::Progress(progress) = news
@@ -65,7 +65,8 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
             };
             named("result", &result)
         }
-        // The consequences of an answer are sent as events of their own, and the card is sent once it is shown.
+        // A person's answer has consequences that are sent as events of their own, and a proposed card is sent when it
+        // is shown.
         Progress::Proposed { .. } | Progress::Answered { .. } => None,
         Progress::ChannelMessage(text) => named("say", &json!({ "text": text })),
         Progress::ShowCard { approval, prompt } => {
@@ -92,7 +93,7 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
     }
 }
 
-/// Creates a server-sent event. `None` if the data cannot be serialized.
+/// Creates a server-sent event of this name with JSON data. `None` if the data cannot be serialized.
 pub fn named(name: &str, data: &impl Serialize) -> Option<Sent> {
     // INVARIANT: serialized directly to text. Going through a `Value` would reformat the raw arguments inside.
     let data = serde_json::to_string(data).ok()?;

@@ -26,7 +26,7 @@ use crate::wire::ErrorView;
 use frame::{frames, named};
 use wire::{SessionView, TalkBody};
 
-/// Sent to a listener that was too slow.
+/// Message to a client that reads its stream too slowly, after which the stream ends.
 const LAGGED: &str = "this client reads too slowly; read the session and reconnect";
 /// Keep-alive interval of an idle stream.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
@@ -185,7 +185,7 @@ fn talk(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
     talk.ok_or_else(|| ApiError::not_found("agent or session"))
 }
 
-/// Returns a talk with at least one message, or 404.
+/// Returns the caller's conversation with an agent. Fails with 404 if it has no messages yet.
 async fn begun(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
     let talk = talk(app, caller, name, session)?;
     match talk.session().await?.messages().is_empty() {

@@ -91,13 +91,13 @@ pub struct ResultView {
 #[derive(Debug, Serialize)]
 pub struct HeldView {
     pub trace: Trace,
-    /// Value of `after` in the answer to this card.
+    /// Value to send as `after` with the answer to this card.
     pub card: Option<String>,
     pub prompt: PromptView,
     pub approval: ApprovalView,
 }
 
-/// Name and level under which a client's trace lists the event.
+/// Level and name under which a client's trace shows the event.
 #[derive(Debug, Serialize)]
 pub struct Trace {
     pub level: &'static str,
@@ -105,7 +105,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Trace of a call that is held for a person.
+    /// Trace entry of a call that waits for a person.
     pub const CONFIRMATION_REQUIRED: Trace = Trace {
         level: "warn",
         name: "confirmation-required",

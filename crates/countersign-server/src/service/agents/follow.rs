@@ -1,6 +1,7 @@
-//! Resumes a talk when its card is decided, wherever that happens.
+//! Continues a conversation with a served agent when its card is decided, on whichever surface.
 //!
-//! Input: the feed of events, and at startup the cards that ended while the service was down. Output: resumed talks.
+//! Input: the feed of events, and at startup the cards that ended while the service was down. Output: continued
+//! conversations.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,15 +14,15 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::service::Service;
 
-/// Maximum bytes of arguments and results that the look back reads.
+/// Limit on the arguments and results that are read to find cards that ended earlier, in bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// Delay before resuming after a reply or a button, which the node that heard it continues. If that node has crashed,
-/// another one takes over after this time.
+/// Delay before a conversation is continued after a reply or a pressed button. Normally the node that heard the person
+/// continues; if that node has crashed, another one does after this time.
 const HEARD_WITHIN: Duration = Duration::from_secs(3);
 /// Pause after a failure of the store.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows events until the service stops.
+/// Follows events until the service stops. Starts over after a failure.
 pub async fn follow(service: Service) {
     if service.agents.iter().next().is_none() {
         return;
@@ -37,7 +38,7 @@ pub async fn follow(service: Service) {
     }
 }
 
-/// Follows the feed until it is lost or the service stops. The caller then starts over with a look back.
+/// Follows the feed until it is lost or the service stops. To start over, the caller calls this function again.
 async fn follow_once(service: &Service) -> Result<(), StoreError> {
     // Subscribe before looking back, so that no event is missed.
     let mut live = service.feeds.listen(service, &service.settings.tenant).await?;
@@ -48,7 +49,7 @@ async fn follow_once(service: &Service) -> Result<(), StoreError> {
             () = service.stopping.cancelled() => return Ok(()),
         };
         match happened {
-            // A passed call was answered within its turn.
+            // The model got the result of a passed call within the same turn.
             Ok(happened) if happened.approval.state == State::Passed => {}
             Ok(happened) if is_end(&happened.event.what) => {
                 resume(
@@ -63,7 +64,8 @@ async fn follow_once(service: &Service) -> Result<(), StoreError> {
     }
 }
 
-/// Resumes talks whose cards ended while nobody followed. A session that has settled the card already does nothing.
+/// Continues conversations whose cards ended while no events were followed. Has no effect on sessions that have handled
+/// the card already.
 async fn look_back(service: &Service) -> Result<(), StoreError> {
     for (_, served) in service.agents.iter() {
         let newest = Filter {

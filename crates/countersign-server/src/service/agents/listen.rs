@@ -1,4 +1,4 @@
-//! Streams the news of a talk to a listener.
+//! Streams the news of a conversation with a served agent to a listener.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::{News, Talk};
 use crate::access::Caller;
 use crate::service::{OpenStream, Service, Watch};
 
-/// Streams a talk's news until the service stops or the listener's credential ends. A listener that is too slow gets
-/// one `None`, and then the stream ends.
+/// Streams a conversation's news until the service stops or the listener's credential becomes invalid. A listener that
+/// reads too slowly gets one `None`, and then the stream ends.
 pub fn listen(
     service: Service,
     caller: &Caller,

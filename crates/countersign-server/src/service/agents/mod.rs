@@ -1,7 +1,8 @@
 //! Served agents: agents that people talk to through this service.
 //!
-//! Input: people's messages. Output: talks, whose turns run one after the other, and news for all listeners. When a
-//! card is decided, on whichever surface, its talk continues without a further message.
+//! Input: people's messages. Output: talks, which are conversations of one person with one agent; their turns run one
+//! after the other, and all listeners get the news. When a card is decided, on whichever surface, its talk continues
+//! without a further message.
 //! Not here: HTTP and HTML. An agent's tools run only through the service's own gate.
 
 mod follow;
@@ -45,7 +46,7 @@ pub struct Agents {
 pub struct Served {
     /// Name under which the agent is served.
     pub name: String,
-    /// The agent, over the service's gate.
+    /// The agent, which proposes its calls to the service's gate.
     pub agent: Agent,
     /// Description of what answers: `a script`, or the names of the models.
     pub model: String,
@@ -66,7 +67,7 @@ pub struct Loaded {
 }
 
 impl Agents {
-    /// Serves these agents to the people of one tenant: all of them share one world.
+    /// Serves these agents to the people of one tenant, who all share the same data. Fails if a name is invalid.
     pub fn new(
         gate: &Gate,
         tenant: Tenant,
@@ -86,7 +87,7 @@ impl Agents {
         })
     }
 
-    /// Returns the agents by name.
+    /// Iterates over the agents and their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Served)> {
         self.served
             .iter()
@@ -105,7 +106,7 @@ impl Agents {
         Some(self.talks.open(served, place, session))
     }
 
-    /// Returns the talk in which an approval was proposed, if it belongs to this speaker.
+    /// Returns the talk in which an approval was proposed; `None` if it belongs to another speaker or is no talk.
     pub fn talk_of(&self, approval: &Approval, speaker: &Speaker) -> Option<Talk> {
         let channel = approval.channel.as_ref()?;
         let agent = approval.agent.served_name()?;

@@ -72,7 +72,7 @@ impl TalkSecret {
         named(fields, session)
     }
 
-    /// Returns the channel of a person's session in `countersign chat`, never the same as one of a served agent.
+    /// Returns the channel of a person's session in `countersign chat`. Never equal to the channel of a served agent.
     pub fn terminal(
         &self,
         tenant: &Tenant,

@@ -1,8 +1,8 @@
-//! A talk: the ongoing conversation of one person with one agent in one session.
+//! A talk: the conversation of one person with one agent in one session.
 //!
 //! Input: the person's messages, buttons and undo requests, and decisions made elsewhere. Output: news, for the caller
-//! and all listeners. Turns of one talk run one after the other, and to their end even without listeners. The
-//! conversation is in the store; the state here may be lost with the process.
+//! and all listeners. Turns of one talk run one after the other, and to their end even if nobody listens. The
+//! conversation is in the store; the state in memory may be lost with the process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,11 +20,11 @@ use tokio::sync::{broadcast, mpsc};
 use super::Served;
 use crate::service::{Service, ServiceError};
 
-/// How long a turn waits for the previous one.
+/// How long a turn waits for the previous one to end.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
-/// Number of news items that a listener may lag behind.
+/// Number of news items that a listener may lag behind before it misses some.
 const QUEUE: usize = 512;
-/// Time after which a caller who does not read is dropped. The turn does not wait for them.
+/// How long a turn waits for its caller to read the next item. After that, the caller gets no more of them.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 /// Number of talks above which unused ones are removed from the map.
 const MOST_TALKS: usize = 1000;
@@ -32,7 +32,8 @@ const MOST_TALKS: usize = 1000;
 /// An item of news in a talk.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// The person said something or pressed a button, or another node changed the session.
+    /// The person said something or pressed a button, or another node changed the session. Listeners should read the
+    /// session again.
     Heard,
     /// The turn made progress.
     Progress(Box<Progress>),
@@ -79,11 +80,11 @@ pub enum PersonAction {
     Undo(CallId),
 }
 
-/// Error: the previous turn takes too long.
+/// Error: the previous turn of the talk is still running and takes too long.
 #[derive(Debug)]
 pub struct Busy;
 
-/// A talk. Clones share all state.
+/// Handle of a talk. Clones share the same state.
 #[derive(Clone)]
 pub struct Talk {
     served: Arc<Served>,
@@ -97,7 +98,7 @@ struct TalkState {
     news: broadcast::Sender<Arc<News>>,
 }
 
-/// The talks that are in use.
+/// The talks in use, by channel. A talk is dropped with its last handle.
 #[derive(Default)]
 pub struct Talks(Mutex<HashMap<Channel, Weak<TalkState>>>);
 
@@ -125,7 +126,7 @@ impl Talks {
     }
 }
 
-/// Returns the message key of a card. A reply that names it shows that the person saw the card.
+/// Returns the message id of a card. A reply that refers to this id shows that the person saw the card.
 pub fn card_key(approval: ApprovalId) -> Option<Key> {
     Key::new(format!("card-{approval}")).ok()
 }
@@ -141,7 +142,7 @@ impl Talk {
         &self.session
     }
 
-    /// Returns the tenant, channel and person of the talk.
+    /// Returns the tenant, the channel and the person of the talk.
     pub fn place(&self) -> &TurnContext {
         &self.place
     }
@@ -226,7 +227,8 @@ impl Talk {
         Ok(receiver)
     }
 
-    /// Continues after a card was decided elsewhere; does nothing if none was.
+    /// Continues the talk if a card was decided elsewhere; otherwise does nothing. Fails if the previous turn takes too
+    /// long.
     pub async fn resume(&self, service: &Service) -> Result<(), Busy> {
         let _turn = self.turn().await?;
         let mut news_sender = NewsSender::new(service, self.going.news.clone(), None);
@@ -246,7 +248,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Returns true if a card of this talk has ended and the session has not settled it yet.
+    /// Returns true if a card of this talk was decided or has ended, and the session does not contain the result yet.
     async fn has_settled(&self) -> Result<bool, TurnError> {
         let session = self.session().await?;
         let store = self.served.agent.gate().store();
@@ -285,7 +287,8 @@ impl Talk {
         ended
     }
 
-    /// Records that the card is now the last message. Without this, a "yes" only shows the card again.
+    /// Records that the card is now the last message in the channel. Without this, a "yes" would not count but only
+    /// show the card again.
     async fn record_shown_card(&self, prompt: &Prompt) {
         let Some(key) = card_key(prompt.approval) else {
             return;
@@ -298,7 +301,7 @@ impl Talk {
     }
 }
 
-/// Returns true if the card belongs to this talk.
+/// Returns true if the approval `card` was proposed in this talk.
 async fn is_of(agent: &Agent, place: &TurnContext, card: Option<ApprovalId>) -> Result<bool, TurnError> {
     let Some(card) = card else {
         return Ok(false);

@@ -12,9 +12,9 @@ use crate::service::ServiceError;
 
 /// Hashes computed at the same time.
 const AT_ONCE: usize = 2;
-/// Longest queue; further callers get a 429.
+/// Maximum number of waiting callers. Further ones get a 429.
 const MOST_WAITING: usize = 16;
-/// Queue places that one address may hold, so that it cannot fill the queue alone.
+/// Number of places in the queue that one client address may hold, so that it cannot fill the queue alone.
 const PER_ADDRESS: usize = 2;
 /// Value of `Retry-After` when the queue is full.
 const RETRY_AFTER: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// Limits set by the operator. `Default` holds the values of those that are not set.
+/// Limits set by the operator. `Default` has the values that apply to limits that are not set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
@@ -24,7 +24,7 @@ pub struct LimitSettings {
     pub lists_per_caller: usize,
     /// Concurrent turns of served agents per person.
     pub turns_per_person: usize,
-    /// Time limit for receiving a request body.
+    /// Time limit for receiving a request body, from the first wait for data on.
     #[serde(deserialize_with = "duration")]
     pub body_within: Duration,
 }

@@ -1,4 +1,4 @@
-//! Concurrency limits by key.
+//! Concurrency limits by key: how many slots are open for each key at the same time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -27,7 +27,7 @@ impl Slots {
         }
     }
 
-    /// Maximum number of open slots per key.
+    /// Returns the maximum number of open slots per key.
     pub fn most(&self) -> usize {
         self.most
     }
