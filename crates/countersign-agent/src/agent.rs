@@ -32,9 +32,9 @@ pub use error::{LONGEST_MESSAGE, TurnError};
 
 /// Configuration of an agent.
 pub struct AgentConfig {
-    /// Name of the agent.
+    /// Name under which the agent proposes calls.
     pub name: id::Agent,
-    /// Credential under which the agent proposes calls.
+    /// Name shown as the requester of the agent's proposals.
     pub requester: Person,
     /// Default language of the conversation, such as `es`.
     pub language: Option<String>,
@@ -57,18 +57,18 @@ pub struct AgentConfig {
 pub struct Role {
     /// The system prompt.
     pub prompt: String,
-    /// The model.
+    /// Model that receives the prompt.
     pub model: Arc<dyn Model>,
 }
 
 /// A role that answers messages, with its own tools.
 #[derive(Clone)]
 pub struct Specialist {
-    /// Name of the specialist.
+    /// Name by which the orchestrator picks the specialist.
     pub name: String,
     /// Description of the specialist, given to the orchestrator.
     pub about: String,
-    /// Prompt and model.
+    /// System prompt and model.
     pub role: Role,
     /// Tools that the specialist may call.
     pub tools: Vec<Arc<Tool>>,
@@ -77,7 +77,7 @@ pub struct Specialist {
 /// A role that judges answers.
 #[derive(Clone)]
 pub struct Evaluator {
-    /// Prompt and model.
+    /// System prompt and model.
     pub role: Role,
     /// Maximum number of times an answer is generated again after a failed verdict.
     pub retries: u32,
@@ -89,7 +89,7 @@ pub enum AfterDecision {
     /// The model is told the results and continues its answer.
     #[default]
     Continue,
-    /// The channel says what became of the card; the model learns of the results with the next message.
+    /// The channel tells the person how the card ended; the model gets the results with the next message.
     Stop,
 }
 
@@ -127,10 +127,10 @@ pub struct Agent {
     config: Arc<AgentConfig>,
 }
 
-/// Tenant, channel and person of a turn.
+/// Where a turn takes place, and for whom.
 #[derive(Clone, Debug)]
 pub struct TurnContext {
-    /// The tenant.
+    /// Tenant in which the agent proposes calls.
     pub tenant: Tenant,
     /// The channel of the conversation.
     pub channel: Channel,
@@ -170,12 +170,12 @@ impl Agent {
         self.conversations.gate()
     }
 
-    /// Returns the conversations. A surface that has shown a card reports that here.
+    /// Returns the conversations of the gate. A surface reports here that it has shown a card.
     pub fn conversations(&self) -> &Conversations {
         &self.conversations
     }
 
-    /// Loads the session of a channel.
+    /// Loads the agent's session in a channel; empty if there is none yet.
     pub async fn session(&self, tenant: &Tenant, channel: &Channel) -> Result<Session, TurnError> {
         let session_key = SessionKey {
             tenant: tenant.clone(),

@@ -1,6 +1,6 @@
 //! Agent files: specialists with their prompts, tools and models.
 //!
-//! Input: the texts of `agent.toml`, `tools.json` and optionally `script.toml`. Output: a [`AgentConfig`] for one
+//! Input: the texts of `agent.toml`, `tools.json` and optionally `script.toml`. Output: an [`AgentConfig`] for one
 //! [`Provider`]. Not here: paths and environment variables; the caller knows where files and API keys are.
 
 use std::collections::{BTreeMap, HashSet};
@@ -55,10 +55,10 @@ pub enum BadAgent {
     /// The agent's name is not allowed.
     #[error("{0}")]
     Name(String),
-    /// A specialist, the orchestrator or the evaluator is invalid.
+    /// A specialist, the orchestrator or the evaluator is invalid; with its name and the problem.
     #[error("`{0}`: {1}")]
     Role(String, String),
-    /// A model has no name at the provider, or the provider's address is invalid.
+    /// A model has no name at the provider, or the provider's address is invalid; with the model and the problem.
     #[error("model `{0}`: {1}")]
     Model(String, String),
 }
@@ -90,7 +90,7 @@ enum AfterDecisionSetting {
     Stop,
 }
 
-/// Provider-specific names of one model.
+/// Names of one model at the different providers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProviderModelNames {
@@ -176,7 +176,8 @@ impl AgentFile {
         self.script.is_some()
     }
 
-    /// Builds the agent's configuration with models of this provider.
+    /// Builds the agent's configuration with models of this provider. Fails if a model has no name there, or if
+    /// there is no script for [`Provider::Script`].
     pub fn config(&self, provider: &Provider) -> Result<AgentConfig, BadAgent> {
         let file = &self.file;
         let name = |problem: id::BadName| BadAgent::Name(problem.to_string());

@@ -85,7 +85,7 @@ struct ApprovalRequest {
 }
 
 impl GatedTools {
-    /// Creates gated tools for an agent of this name.
+    /// Creates the tools behind `gate` for an agent of this name. Fails if the name is not allowed.
     pub fn new(gate: Gate, agent: &str) -> Result<GatedTools, BadName> {
         Ok(GatedTools {
             gate,
@@ -278,7 +278,7 @@ impl GatedTools {
         }
     }
 
-    /// Records the request as finished, because there is nothing to run.
+    /// Records the request as succeeded. An approval of a mere request has nothing to run.
     async fn record_finished(&self, approval: &Approval) -> Result<(), CallError> {
         let tenant = &self.submission.tenant;
         let call = CallId {

@@ -1,7 +1,8 @@
 //! Messages of a session, from which the request of each model API is built.
 //!
-//! Input: a person's messages, a model's texts and calls, and the results that the model was given. Output: the same
-//! messages. Arguments are kept as the text that the model wrote, never rebuilt from a parsed value.
+//! Input: a person's messages, a model's texts and calls, and the results that the model was given. Output: the same,
+//! for storage and for the next request. Arguments are kept as the text that the model wrote, never rebuilt from a
+//! parsed value.
 
 use std::collections::HashSet;
 
@@ -70,11 +71,11 @@ pub struct CallResult {
     pub is_error: bool,
     /// Text that the model reads.
     pub content: String,
-    /// Origin of the text.
+    /// Author of the text, which decides whether its values count as stated by a tool.
     pub from: Source,
 }
 
-/// Origin of a result's text.
+/// Author of a result's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -87,7 +88,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the origin of a tool's own answers.
+    /// Returns the source of the tool's own answers: [`Source::Outside`] if `outside` contains the tool.
     pub fn of(tool: &str, outside: &HashSet<String>) -> Source {
         match outside.contains(tool) {
             true => Source::Outside,
@@ -180,7 +181,7 @@ fn tool_answer(result: &CallResult) -> Option<String> {
     }
     match result.status.as_str() {
         "succeeded" | "failed" | "undone" => {
-            // An unreadable result is attributed to nobody.
+            // An unreadable result is not attributed to the tool.
             let held: HeldResult = serde_json::from_str(&result.content).ok()?;
             held.result
         }
@@ -237,7 +238,7 @@ mod tests {
             &[],
             outside_message("page"),
         );
-        // The list may be newer than the session.
+        // The list of outside tools may be newer than the session.
         check(
             result("ok", "page", Source::Tool),
             &["fetch"],

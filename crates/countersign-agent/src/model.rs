@@ -28,7 +28,7 @@ pub const LARGEST_ANSWER: usize = 4 * 1024 * 1024;
 /// A request to a model.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Role that asks: a specialist's name, `orchestrator` or `evaluator`. Only scripts use it.
+    /// Name of the asking role: a specialist's name, `orchestrator` or `evaluator`. Only scripts use it.
     pub role: String,
     /// The system prompt.
     pub system: String,
@@ -69,14 +69,14 @@ pub enum StopReason {
 /// Token usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read.
+    /// Tokens that the model read.
     pub input: u64,
-    /// Tokens written.
+    /// Tokens that the model wrote.
     pub output: u64,
 }
 
 impl Usage {
-    /// Returns the sum of both, saturating.
+    /// Returns the sum of two usages, saturating.
     pub fn plus(self, other: Usage) -> Usage {
         Usage {
             input: self.input.saturating_add(other.input),
@@ -148,7 +148,7 @@ impl ModelError {
     }
 }
 
-/// Stream of answer parts.
+/// Stream of the parts of an answer. Ends after a [`AnswerPart::Stop`] or an error.
 pub type AnswerStream = BoxStream<'static, Result<AnswerPart, ModelError>>;
 
 /// A language model, or a script in its place.

@@ -47,7 +47,7 @@ pub enum Progress {
         /// The approval.
         approval: SharedApproval,
     },
-    /// The person replied to a card, and the reply was accepted or refused.
+    /// The person replied to a card, and the gate accepted or refused the decision.
     Answered {
         /// The approval after the reply, if known.
         approval: Option<SharedApproval>,
@@ -73,7 +73,7 @@ pub enum Progress {
         /// Reason given by the evaluator.
         reason: String,
     },
-    /// A step failed that the turn continues without.
+    /// A step failed, and the turn continues without it; with a message for people.
     Notice(String),
     /// The turn is over.
     Done {
@@ -82,7 +82,7 @@ pub enum Progress {
     },
 }
 
-/// Sender of a turn's progress.
+/// Sender of a turn's progress to the surface that started the turn.
 #[derive(Clone, Debug)]
 pub struct Listener(Option<mpsc::Sender<Progress>>);
 
@@ -103,7 +103,7 @@ impl Listener {
 
     pub(crate) async fn report(&self, progress: Progress) {
         if let Some(sender) = &self.0 {
-            // A receiver that was dropped needs no progress.
+            // If the receiver was dropped, nobody wants the progress.
             let _ = sender.send(progress).await;
         }
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::message::{CallResult, Message, Source};
 use crate::model::Usage;
 
-/// How long entries are kept.
+/// How long each entry of a session is kept.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum number of entries in one session.
 pub const MOST_ENTRIES: u32 = 20_000;
@@ -30,9 +30,9 @@ const LAST_PIECE: u8 = 2;
 /// Key of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionKey {
-    /// The tenant.
+    /// Tenant of the conversation.
     pub tenant: Tenant,
-    /// The agent.
+    /// Agent of the conversation.
     pub agent: Agent,
     /// The channel of the conversation.
     pub channel: Channel,
@@ -57,7 +57,7 @@ pub struct Session {
 pub struct Step {
     /// Messages to append.
     pub messages: Vec<Message>,
-    /// Approval whose outcome the model has to be told.
+    /// New approval of the agent. The model has to be told its outcome in a later step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened: Option<ApprovalId>,
     /// Approval whose outcome the model is told by this step.
@@ -229,7 +229,7 @@ impl Session {
             *piece = Some(Vec::new());
         }
         let Some(bytes) = piece else {
-            // The beginning of this step has expired and was removed.
+            // The first entries of this step have expired, so the step is left out.
             return Ok(());
         };
         bytes.extend_from_slice(text);

@@ -37,7 +37,7 @@ pub enum BadTools {
     /// There are more than [`MOST_TOOLS`] tools.
     #[error("an agent has at most {MOST_TOOLS} tools, not {0}")]
     TooMany(usize),
-    /// A tool's name or schema is invalid.
+    /// A tool's name or schema is invalid; with the name and the problem.
     #[error("tool `{0}`: {1}")]
     Tool(String, String),
     /// Two tools have the same name.
@@ -53,7 +53,7 @@ struct Definition {
 }
 
 impl Tool {
-    /// Parses `[{"name", "description", "input_schema"}]`.
+    /// Parses a JSON array of objects with the fields `name`, `description` and `input_schema`.
     pub fn read_all(text: &str) -> Result<Vec<Arc<Tool>>, BadTools> {
         let definitions: Vec<Definition> =
             serde_json::from_str(text).map_err(|error| BadTools::Unreadable(error.to_string()))?;
@@ -76,7 +76,7 @@ impl Tool {
         Ok(tools)
     }
 
-    /// Creates a tool whose arguments have this JSON Schema.
+    /// Creates a tool whose arguments have this JSON Schema. Fails if the name or the schema is invalid.
     pub fn new(name: &str, description: String, schema: String) -> Result<Tool, String> {
         let name = ToolName::new(name).map_err(|problem| problem.to_string())?;
         let value: serde_json::Value = serde_json::from_str(&schema).map_err(|error| error.to_string())?;

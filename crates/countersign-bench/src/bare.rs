@@ -1,4 +1,4 @@
-//! A server that only returns fixed bytes, as the baseline for the service's responses.
+//! A server that only returns fixed bytes, as the baseline for the response times of the service.
 
 use std::io::Write as _;
 
@@ -33,7 +33,7 @@ pub(super) async fn start(bytes: String) -> anyhow::Result<Bare> {
     })
 }
 
-/// Serves the bytes from standard input until the process is killed.
+/// Reads the response body from standard input and serves it until the process is killed. Prints its address first.
 pub(super) async fn serve() -> anyhow::Result<()> {
     let text = std::io::read_to_string(std::io::stdin())?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

@@ -25,10 +25,10 @@ use crate::store_location::StoreLocation;
 
 const TOOL: &str = "delete_paddocks";
 const MIB: f64 = 1024.0 * 1024.0;
-/// Limit of streams per caller, which determines the number of callers.
+/// Number of event streams per caller. It determines how many callers the benchmark of streams needs.
 const STREAMS_EACH: usize = 10;
 
-/// A running service.
+/// A running service, with the tokens for its callers.
 pub(super) struct Service {
     child: Child,
     address: String,
@@ -51,7 +51,7 @@ impl Service {
         let directory = location.file("http").with_extension("");
         std::fs::remove_dir_all(&directory).ok();
         private_file::create_folder(&directory)?;
-        // Lift the limits: the gate is measured, not its limits.
+        // The limits on agents are lifted: this measures the gate, not how it refuses.
         let policy = format!("{UNLIMITED}[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
         private_file::write_new(&directory.join("countersign.toml"), policy.as_bytes())?;
         let config = format!(
@@ -133,7 +133,7 @@ async fn spawn(program: &Path, directory: &Path) -> anyhow::Result<(Child, Strin
     bail!("the service did not start")
 }
 
-/// Target of the agent's wait, which is measured from the decision.
+/// What the agent waits for. The wait is measured from the decision on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The recorded result of the call.
@@ -142,7 +142,7 @@ pub(super) enum Wanted {
     Decision,
 }
 
-/// Measures whole approvals.
+/// Measures whole approvals over HTTP. `wanted` says what the agent waits for.
 pub(super) async fn cycle(
     location: &StoreLocation,
     args: &BenchArgs,
@@ -183,7 +183,7 @@ pub(super) async fn cycle(
                 };
                 agent.send("GET", first, &service.agent, "").await?;
                 if callers == 1 {
-                    // Let the wait arrive first; this time is not counted.
+                    // A pause lets the request to wait arrive first. It is not part of the measured time.
                     let began = Instant::now();
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     *paused.lock().unwrap_or_else(PoisonError::into_inner) += began.elapsed();
@@ -303,8 +303,8 @@ pub(super) async fn waiting(location: &StoreLocation, args: &BenchArgs) -> anyho
     }))
 }
 
-/// Measures many event streams, a tenth of them stalled: events received by the others, and growth of the service
-/// (F17).
+/// Measures many event streams, of which a tenth stall: how many events the others receive, and how much the memory of
+/// the service grows (F17).
 pub(super) async fn streams(location: &StoreLocation, args: &BenchArgs) -> anyhow::Result<Value> {
     let (count, span) = (args.rows, args.span());
     let service = Service::start(location, args, count.div_ceil(STREAMS_EACH)).await?;
@@ -330,7 +330,7 @@ pub(super) async fn streams(location: &StoreLocation, args: &BenchArgs) -> anyho
     while began.elapsed() < span {
         service.propose(&mut connection).await?;
         proposed += 1;
-        // A rate that a thousand readers can be served at on two CPUs.
+        // At this rate, two CPUs can serve a thousand readers.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;

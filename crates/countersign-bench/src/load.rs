@@ -1,4 +1,4 @@
-//! Benchmarks of proposals, whole approvals, and reads.
+//! Benchmarks of a gate in this process: proposals, whole approvals, and reads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::report::{drive, report};
 
-/// Policy text that lifts the limits on agents.
+/// Policy text that lifts the limits on an agent's proposals.
 pub(crate) const UNLIMITED: &str =
     "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
 
@@ -94,7 +94,7 @@ pub(crate) async fn hold(gate: &Gate, submission: Submission) -> anyhow::Result<
     }
 }
 
-/// Measures durable proposals.
+/// Measures proposals, each of them durable before it is answered.
 pub(super) async fn propose(store: Arc<dyn Store>, callers: usize, span: Duration) -> anyhow::Result<Value> {
     let gate = gate(store)?;
     let submission = submission("delete_paddocks", arguments())?;
@@ -130,7 +130,7 @@ pub(crate) async fn whole(gate: &Gate, submission: Submission) -> anyhow::Result
     }
 }
 
-/// Measures reads that pass, with a small and a large catalogue.
+/// Measures reads that the policy lets pass, with a small and a large number of tools in the policy.
 pub(super) async fn read(span: Duration) -> anyhow::Result<Value> {
     let small = read_with(10, span).await?;
     let large = read_with(10_000, span).await?;

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::http::Wanted;
 use crate::store_location::StoreLocation;
 
-/// The allocator of `countersign`, so that figures hold for it.
+/// The same allocator as in `countersign`, so that the results hold for that program.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -134,7 +134,7 @@ fn main() -> ExitCode {
     match start(&BenchArgs::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A closed pipe is ignored.
+            // An error here means that standard error is closed, so there is nobody to tell.
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
@@ -144,7 +144,7 @@ fn main() -> ExitCode {
 fn start(args: &BenchArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ran = runtime.block_on(run(args));
-    // Do not wait for tasks that a case has left parked.
+    // Some cases leave waiting tasks behind, which would never end.
     runtime.shutdown_background();
     ran
 }
@@ -256,7 +256,7 @@ mod tests {
         assert!(count >= 7, "only {count} were looked at");
     }
 
-    /// The cases that the document names for its figures.
+    /// Checks the cases that the document on benchmarks names for its figures.
     #[test]
     fn every_case_in_the_document_exists() {
         let cases = DOCUMENT.split("`countersign-bench ").skip(1);

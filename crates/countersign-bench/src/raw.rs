@@ -1,4 +1,4 @@
-//! Raw limits of the machine.
+//! Limits of the machine itself, without the gate: syncs of the disk, memory of a task.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::report::report;
 
-/// Measures appending 4 KiB and syncing.
+/// Measures how often 4 KiB can be appended to a file and synced.
 pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
     std::fs::create_dir_all(directory)?;
     let path = private_file::temporary_path(&directory.join("bench-fsync.dat"))?;
@@ -28,7 +28,7 @@ pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
     Ok(report("fsync", latencies, started.elapsed(), json!({})))
 }
 
-/// Returns the memory of a parked task in bytes, averaged over `count`.
+/// Returns the memory of a waiting task in bytes, averaged over `count` tasks.
 pub(super) async fn parked_task_bytes(count: usize) -> anyhow::Result<f64> {
     let here = std::process::id();
     let before = resident_bytes(here)?;
@@ -41,7 +41,7 @@ pub(super) async fn parked_task_bytes(count: usize) -> anyhow::Result<f64> {
     Ok((resident_bytes(here)? - before) / count.max(1) as f64)
 }
 
-/// Returns the resident memory of a process in bytes.
+/// Returns the resident memory of the process with this id, in bytes.
 pub(super) fn resident_bytes(process: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -49,7 +49,7 @@ pub(super) fn resident_bytes(process: u32) -> anyhow::Result<f64> {
     Ok(kib.context("no memory figure")?.parse::<f64>()? * 1024.0)
 }
 
-/// Returns the CPU time that a process has used.
+/// Returns the CPU time that the process with this id has used.
 pub(super) fn cpu_time(process: u32) -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // After the process name, which may contain anything, fields 12 and 13 are user and system time in ticks.

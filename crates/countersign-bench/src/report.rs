@@ -1,10 +1,11 @@
-//! Drives the callers of a case and summarizes their latencies.
+//! Runs the callers of a case and summarizes their latencies.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Summarizes latencies in the common fields.
+/// Summarizes latencies in the fields that all cases have (`per_s`, `p50_us`, `p99_us`, `ops`), and adds those of
+/// `extra`.
 pub(crate) fn report(bench: &str, mut latencies: Vec<Duration>, elapsed: Duration, extra: Value) -> Value {
     latencies.sort_unstable();
     let at = |share: f64| {

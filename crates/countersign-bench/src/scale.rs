@@ -1,4 +1,4 @@
-//! Benchmarks of a long history, of storage size, and of recovery after a crash.
+//! Benchmarks of a store with a long history: listing, audit, storage size, and recovery after a crash.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ pub(super) async fn bytes(location: &StoreLocation, count: usize) -> anyhow::Res
     Ok(json!({"bench": "bytes", "approvals": count, "bytes_per_approval": total / count.max(1) as u64}))
 }
 
-/// Measures the first listing after a crash with many pending approvals, next to one with 50.
+/// Measures the first listing after a crash with `--rows` pending approvals, and with 50 for comparison.
 pub(super) async fn recover(location: &StoreLocation, args: &BenchArgs) -> anyhow::Result<Value> {
     let StoreLocation::Sqlite { directory, .. } = location else {
         bail!("recover is for SQLite: give a directory with --on")
@@ -133,9 +133,9 @@ pub(super) async fn recover(location: &StoreLocation, args: &BenchArgs) -> anyho
     if args.die {
         let gate = gate(location.open("recover").await?)?;
         fill_pending(&gate, args.rows).await?;
-        // Not in the middle of the burst: the result would depend on the state of the WAL.
+        // The crash must not fall into the burst of proposals: the result would depend on the state of the WAL.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Like a kill: no destructor runs and nothing is flushed.
+        // An abort is like a kill: no destructor runs, and nothing is flushed.
         std::process::abort();
     }
     let (full, empty) = (
@@ -156,7 +156,7 @@ fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e5).round() / 100.0
 }
 
-/// Lets a child fill the store and crash, then opens and lists it. Returns the median of five runs.
+/// Lets a child process fill the store and crash, then opens the store and lists. Returns the median of five runs.
 fn first_listings<'a>(
     location: &'a StoreLocation,
     directory: &'a std::path::Path,

@@ -1,4 +1,4 @@
-//! Location of the measured store.
+//! Where the measured store is: in memory, in a directory, or on a PostgreSQL server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl StoreLocation {
                 ours: false,
             }),
             None => {
-                // In the current directory, so that the person's own disk is measured.
+                // The default is in the current directory, so that the disk of the person's own files is measured.
                 let directory = PathBuf::from(format!(".countersign-bench-{}", std::process::id()));
                 std::fs::create_dir(&directory).context("cannot create a directory for the benchmark")?;
                 Ok(StoreLocation::Sqlite {
@@ -56,7 +56,7 @@ impl StoreLocation {
         self.directory().join(format!("bench-{name}.db"))
     }
 
-    /// Opens an empty store.
+    /// Opens a store under this name. The SQLite file of an earlier run is removed first.
     pub(crate) async fn open(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
         if let StoreLocation::Sqlite { directory, .. } = self {
             std::fs::create_dir_all(directory)?;
@@ -74,7 +74,7 @@ impl StoreLocation {
         Ok(match self {
             StoreLocation::Memory => Arc::new(MemoryStore::default()),
             StoreLocation::Sqlite { .. } => {
-                // A single process, like a program that embeds the gate.
+                // Other processes are not watched, as in a program that embeds the gate.
                 let options = SqliteOptions {
                     other_processes: false,
                     ..SqliteOptions::default()

@@ -17,8 +17,8 @@ use crate::store_location::StoreLocation;
 /// Maximum duration of a wait: longer than any benchmark.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Measures the time from the response to a decision, which follows its commit, to the waiting task. A task woken
-/// earlier counts as 0.
+/// Measures the time from the answer to a decision, which follows its commit, until the waiting task runs. If the task
+/// runs before the answer, the time counts as 0.
 pub(super) async fn wake(store: Arc<dyn Store>, span: Duration) -> anyhow::Result<Value> {
     let gate = gate(store)?;
     let (after_answer, whole, elapsed) = rounds(&gate, &gate, span).await?;
@@ -28,7 +28,8 @@ pub(super) async fn wake(store: Arc<dyn Store>, span: Duration) -> anyhow::Resul
     Ok(report("wake", after_answer, elapsed, extra))
 }
 
-/// Measures the time from the call of `decide` on one node to the waiting task on another, over a shared database.
+/// Measures the time from the call of `decide` on one node until the waiting task on another node runs, over a shared
+/// database.
 pub(super) async fn nodes(location: &StoreLocation, span: Duration) -> anyhow::Result<Value> {
     if !matches!(location, StoreLocation::Postgres(_)) {
         bail!("nodes share a PostgreSQL: give its URL with --on");
@@ -41,7 +42,7 @@ pub(super) async fn nodes(location: &StoreLocation, span: Duration) -> anyhow::R
     Ok(report("nodes", whole, elapsed, json!({})))
 }
 
-/// Repeats: an agent waits at one gate, a person decides at the other.
+/// Repeats for `span`: an agent waits at one gate, and a person decides at the other.
 async fn rounds(
     agent: &Gate,
     person: &Gate,
@@ -57,7 +58,7 @@ async fn rounds(
             let waited = gate.wait(&tenant, id, Until::Decided, LONG).await;
             (Instant::now(), waited.is_ok())
         });
-        // Let the task park first.
+        // A pause gives the task time to start waiting.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let decision = decision(&approval, Verdict::Deny)?;
         let called = Instant::now();
@@ -73,7 +74,7 @@ async fn rounds(
     Ok((after_answer, whole, started.elapsed()))
 }
 
-/// Measures the memory of waiting agents, next to parked tasks, and their CPU use while idle.
+/// Measures the memory of waiting agents, compared with that of plain waiting tasks, and the CPU use of idle agents.
 pub(super) async fn waiting(store: Arc<dyn Store>, count: usize) -> anyhow::Result<Value> {
     let gate = gate(store)?;
     let asked = submission("delete_paddocks", arguments())?;
@@ -96,7 +97,7 @@ pub(super) async fn waiting(store: Arc<dyn Store>, count: usize) -> anyhow::Resu
             tokio::spawn(async move { gate.wait(&tenant, id, Until::Decided, LONG).await.is_ok() })
         })
         .collect();
-    // Wait until all have read the approval and parked.
+    // Continue when the CPU time no longer grows: then all tasks have read the approval and wait.
     let mut settled = cpu_time(here)?;
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -350,7 +350,7 @@ fn held_result(call: &ModelCall, content: Option<&str>) -> CallResult {
     }
 }
 
-/// Gives each call a usable, unique id where the model's own is not, and `{}` as arguments where it wrote none.
+/// Replaces ids that the model APIs would refuse or that occur twice, and empty arguments by `{}`.
 fn with_unique_ids(calls: Vec<ModelCall>, run: &str) -> Vec<ModelCall> {
     let mut seen = std::collections::HashSet::new();
     let numbered = (1..).zip(calls).map(|(number, mut call)| {

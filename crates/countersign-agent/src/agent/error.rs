@@ -38,7 +38,7 @@ pub enum TurnError {
     RepeatedCall {
         /// Name of the tool.
         tool: String,
-        /// Number of times the call occurred.
+        /// Number of times that the call occurred in the turn.
         times: u32,
     },
     /// The person's message is longer than [`LONGEST_MESSAGE`].

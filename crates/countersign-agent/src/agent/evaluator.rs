@@ -16,7 +16,7 @@ const VERDICT: &str = "verdict";
 const SCHEMA: &str = r#"{"type":"object","required":["pass"],"properties":{"pass":{"type":"boolean"},"reason":{"type":"string"}}}"#;
 
 impl Turn<'_> {
-    /// Returns the reason why the answer has to be given again, or `None` if it is accepted.
+    /// Returns the reason why the answer is rejected, or `None` if it is accepted.
     pub(super) async fn evaluate(&mut self, text: &str) -> Option<String> {
         let evaluator = self.agent.config.evaluator.clone()?;
         // With a card pending the request is not yet fulfilled; a retry would only propose the calls again.

@@ -1,4 +1,4 @@
-//! Errors of gated calls, which tell a denial from a failure.
+//! Errors of gated calls. They distinguish a denial from a failure.
 
 use countersign::gate::SubmitError;
 use countersign::id::{ApprovalId, Person};

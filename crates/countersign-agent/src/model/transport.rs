@@ -1,7 +1,7 @@
 //! HTTP transport to a model's API: one streamed request, retried until a response has started.
 //!
-//! Input: an endpoint, headers and a body. Output: answer parts, which a [`EventDecoder`] decodes from the events.
-//! Not here: the format of requests and events; see the dialects.
+//! Input: an endpoint, headers and a body. Output: answer parts, which an [`EventDecoder`] decodes from the events.
+//! Not here: the format of requests and events; see `anthropic` and `openai`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Endpoint {
         self.target.host_and_port()
     }
 
-    /// Sends a body and returns the parts that the dialect decodes from the response.
+    /// Sends a request with this body and returns the parts that `decoder` finds in the response.
     pub(super) fn parts(&self, headers: HeaderMap, body: String, decoder: impl EventDecoder) -> AnswerStream {
         let start = StreamState::Start {
             endpoint: self.clone(),
@@ -300,7 +300,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Reads an error response.
+/// Reads the body of an error response, up to [`LARGEST_ERROR`] bytes, and converts it to an error.
 async fn read_error_response(response: StreamedResponse) -> ModelError {
     let status = response.status;
     let body = Limited::new(response.body, LARGEST_ERROR).collect();

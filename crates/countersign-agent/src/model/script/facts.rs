@@ -69,7 +69,8 @@ impl Facts {
     }
 }
 
-/// Returns the tool's own answer. For a held call it is in the `result` field of what the gate told the model.
+/// Returns the tool's own answer. For a held call, that is the `result` field of the text that the gate gave to the
+/// model.
 fn tool_answer(result: &CallResult) -> Value {
     let content = parse_value(&result.content);
     match content.get_attr("result") {
