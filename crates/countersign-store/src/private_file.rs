@@ -1,6 +1,7 @@
 //! Writes files. A new file can be read only by its owner, whatever the umask.
 //!
-//! Input: a path and the content. Output: the file, synced to disk unless the caller writes it ([`create_new`]).
+//! Input: a path and the content. Output: the file, synced to disk; with [`create_new`], the caller writes and syncs
+//! it.
 //! INVARIANT: no symbolic link is followed at the last component of a path. [`replace`] is atomic: it writes to an
 //! unguessable name in the same directory, syncs, and renames the file into place.
 

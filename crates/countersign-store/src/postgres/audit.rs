@@ -22,7 +22,7 @@ use super::limits;
 use super::log::{HEAD, StoredLogHead, entry_leaf};
 use super::tenants::VisibleTenants;
 
-/// Approvals read per query.
+/// Number of approvals read per query.
 const PAGE: usize = 1_000;
 
 const BEGIN: &str =
@@ -59,7 +59,7 @@ const INDEXES: [&str; 15] = [
 /// An approval's tenant and id.
 type TenantAndIdBytes = (String, Vec<u8>);
 
-/// Audits the database over this connection, which is used for nothing else.
+/// Audits the database over this connection, which must have no other user.
 pub(super) async fn run(
     session: &Session,
     audit: &Audit,
@@ -161,7 +161,8 @@ impl AuditRun<'_> {
         }
     }
 
-    /// Returns the calls and events of approvals after `after`, up to and including `upto`.
+    /// Returns the calls and events of the approvals after `after`, up to and including `upto`, in the order of tenant
+    /// and id.
     async fn between(
         &self,
         after: &TenantAndIdBytes,

@@ -31,7 +31,7 @@ struct ReadQueue {
 }
 
 impl BatchedReads {
-    /// Reads one approval.
+    /// Reads one approval, together with others that are requested at the same time.
     pub(super) async fn read(self: &Arc<Self>, readers: &Arc<Readers>, id: TenantAndId) -> ReadResult {
         let gone = || StoreError::Stopped("the store was closed".to_owned());
         let answered = self.enqueue(readers, id);
@@ -50,7 +50,7 @@ impl BatchedReads {
         answered
     }
 
-    /// Answers requests until none is left.
+    /// Runs queries until no requests are left.
     async fn answer_requests(self: Arc<Self>, readers: Arc<Readers>) {
         while let Some(requests) = self.next_batch() {
             // INVARIANT: a query is sent after all requests that share it, so no caller sees an older state.

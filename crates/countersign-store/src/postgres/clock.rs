@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use countersign::time::Time;
 
-/// Maximum age of a sample. Clocks drift, and the server's may be set, but so recent a sample is good enough for
-/// timers.
+/// Maximum age of a sample. Clocks drift, and the server's clock may be set, but a sample of this age is good enough
+/// for timers.
 const LONGEST_AGE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct ServerClock(Mutex<Option<(Instant, Time)>>);
 
 impl ServerClock {
-    /// Records the server's time as of now.
+    /// Records `now` as the server's time at this moment.
     pub(super) fn record(&self, now: Time) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), now));
     }

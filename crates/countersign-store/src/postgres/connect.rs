@@ -18,10 +18,10 @@ use super::error::{ConnectError, StatementError};
 use super::limits;
 use super::tenants::VisibleTenants;
 
-/// Back-off after a failed attempt to connect: until then callers get the same error at once.
+/// How long further attempts fail at once with the same error after a failed attempt to connect.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// The oldest server with 64-bit transaction ids in SQL, which the feed needs.
+/// Oldest supported server version. Earlier ones have no 64-bit transaction ids in SQL, which the feed needs.
 const OLDEST_SERVER: i32 = 130_000;
 
 /// Settings of every connection.
@@ -49,16 +49,16 @@ const SETTINGS: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
 
-/// Commits an empty message if a synchronous standby is configured. An answer without a warning proves that the standby
-/// has everything committed before. After a crash, or a cancelled wait for the standby, the server may show commits
-/// that the standby lacks.
+/// Statement that commits an empty message, if a synchronous standby is configured. A successful answer without a
+/// warning proves that the standby has everything that was committed before. Without this proof, the server may show
+/// commits that the standby lacks: after a crash, or after a cancelled wait for the standby.
 pub(super) const CONFIRM: &str = "SELECT pg_logical_emit_message(true, 'countersign', '')
     WHERE current_setting('synchronous_standby_names') <> ''";
 
 type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 type Driver = Connection<Socket, Stream>;
 
-/// Opens connections to one server and remembers the last failure.
+/// Opens connections to one server, and makes attempts shortly after a failed one fail with the same error.
 pub(super) struct Connector {
     target: Target,
     failure: Mutex<Option<(Instant, StoreError)>>,
@@ -88,9 +88,9 @@ impl Drop for AbortOnDrop {
 /// Answers are awaited only through [`Session::within`], so that each has a time limit.
 pub(super) struct Session {
     client: Client,
-    /// Tenants whose rows this connection sees; empty if unknown.
+    /// Tenants whose rows are visible on this connection; empty if that is not known.
     tenants: Mutex<VisibleTenants>,
-    /// Set when a statement got no answer in time.
+    /// True after a statement got no answer in time.
     is_timed_out: AtomicBool,
     warnings: Arc<AtomicUsize>,
     driver: AbortOnDrop,
@@ -117,7 +117,7 @@ impl Session {
         }
     }
 
-    /// Collects the rows of a query. The limit applies to each row.
+    /// Runs a query and collects its rows. The time limit applies to each row, not to the whole result.
     pub(super) async fn rows<'s, F>(
         &'s self,
         limit: Duration,
@@ -147,19 +147,19 @@ impl Session {
         self.is_timed_out.load(Ordering::SeqCst) || self.client.is_closed()
     }
 
-    /// Number of warnings received so far. A warning arrives before the answer it belongs to.
+    /// Returns the number of warnings received so far. A warning arrives before the answer that it belongs to.
     pub(super) fn warnings(&self) -> usize {
         self.warnings.load(Ordering::SeqCst)
     }
 
-    /// Restricts this connection to the rows of these tenants. For connections with a single user at a time.
+    /// Makes only the rows of these tenants visible on this connection. For connections that have one user at a time.
     pub(super) async fn restrict_to(&self, tenants: &VisibleTenants) -> Result<(), StatementError> {
         {
             let mut current = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
             if *current == *tenants {
                 return Ok(());
             }
-            // Unknown until the server has answered.
+            // The visible tenants are unknown until the server has answered.
             *current = VisibleTenants::default();
         }
         self.within(limits::SHORT, |client| tenants.apply(client)).await?;

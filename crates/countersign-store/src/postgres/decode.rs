@@ -125,14 +125,15 @@ pub(super) struct LockedApprovals {
     pub(super) corrupt: HashMap<(Tenant, ApprovalId), CorruptApproval>,
 }
 
-/// A corrupt approval, with the channel it may hold and the agent whose keys it may hold.
+/// A corrupt approval, with the channel that it may occupy and the agent whose idempotency keys it may use.
 pub(super) struct CorruptApproval {
     pub(super) channel: Option<String>,
     pub(super) agent: String,
     pub(super) reason: StoreError,
 }
 
-/// Computes the content hash of an approval's rows as they are stored.
+/// Computes the content hash of an approval from its stored rows. `None` for a row that is older than
+/// content hashes.
 fn content_of(row: &Row, calls: &[&Row], from: usize) -> Result<Option<ContentHash>, StoreError> {
     let stored = ApprovalRow {
         tenant: get(row, 0)?,

@@ -1,7 +1,8 @@
 //! Registry entries: locked and read with a group's rows, and written with them.
 //!
-//! Input: the entries a group names, and its commands' changes to them. Output: the changes to write.
-//! Not here: which changes are allowed (the library's), and transactions (`transaction`).
+//! Input: the entries that a group of commands names, and the changes that its commands make to them. Output: the
+//! changes to write.
+//! Not here: which changes are allowed (the library decides that), and transactions (`transaction`).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -97,7 +98,7 @@ impl EntryStatements {
 
     /// Deletes the entries that a group removed.
     pub(super) async fn remove(&self, client: &Client, changes: &EntryChanges) -> Result<(), Error> {
-        // A removed kind is the only change; see `GroupEntries::clear`.
+        // If a whole kind is removed, that is the group's only change to entries; see `GroupEntries::clear`.
         if !changes.1.is_empty() {
             let kinds: Vec<i16> = changes.1.iter().map(|kind| kind.code()).collect();
             return client.execute(&self.remove_kinds, &[&kinds]).await.map(|_| ());
@@ -163,7 +164,7 @@ pub(super) fn read(row: &Row) -> Result<Entry, StoreError> {
     })
 }
 
-/// A group's changes: entries, with `None` for a removed one, and kinds that are removed entirely.
+/// A group's changes: single entries, with `None` for a removed one, and kinds whose entries are all removed.
 #[derive(Default)]
 pub(super) struct EntryChanges(Vec<(EntryKey, Option<Entry>)>, Vec<Kind>);
 

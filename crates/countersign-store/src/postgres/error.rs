@@ -51,7 +51,7 @@ impl StatementError {
         }
     }
 
-    /// Converts to an error for the caller, provided that nothing was written.
+    /// Converts this error for the caller of a command. Only correct if nothing was written.
     pub(super) fn store_error(&self) -> StoreError {
         match self {
             StatementError::Driver(error) => store_error(error),
@@ -274,7 +274,7 @@ fn is_collision(error: &Error) -> bool {
     error.code().is_some_and(|code| codes.contains(code))
 }
 
-/// Converts an error from the driver, provided that nothing was written.
+/// Converts an error from the driver for the caller of a command. Only correct if nothing was written.
 fn store_error(error: &Error) -> StoreError {
     let reason = message(error);
     if is_lost(error) {

@@ -42,7 +42,7 @@ impl Lanes {
     pub(super) fn start(count: usize, lane: impl Fn() -> Lane) -> Lanes {
         let start = |_| {
             let (sender, receiver) = mpsc::channel(LONGEST_QUEUE);
-            // A lane stops once its store is dropped and its queue is empty.
+            // The task ends once the store is dropped and the lane's queue is empty.
             tokio::spawn(lane().run(receiver));
             sender
         };
@@ -115,7 +115,7 @@ impl Lane {
             self.group_commit
                 .record_group(commands.len(), started.elapsed(), &mut queue);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
-                // A caller that gave up can read the outcome from the store.
+                // The send fails if the caller no longer waits. The outcome can still be read from the store.
                 let _ = answer.send(outcome);
             }
         }
@@ -150,8 +150,8 @@ impl Lane {
     }
 
     async fn run_one_by_one(&mut self, commands: &[&Command]) -> Outcomes {
-        // The group has already waited for its locks. A short lock timeout for each command keeps one lock from
-        // blocking the whole lane.
+        // All commands have already waited for locks once. A short lock timeout keeps one locked row from blocking the
+        // whole lane again.
         self.set_lock_timeout("SET lock_timeout = '100ms'").await;
         let mut outcomes = Vec::with_capacity(commands.len());
         for command in commands {
@@ -247,7 +247,7 @@ impl Lane {
             let prepared = session.within(limits::PREPARE, LaneStatements::prepare).await;
             let unavailable = |error: StatementError| StoreError::Unavailable(error.message());
             let statements = prepared.map_err(unavailable)?;
-            // After a crash the server may show commits that no standby has. Commands must not base answers on them.
+            // After a crash, the server may show commits that no standby has. No answer may be based on them.
             self.confirm_standby(&session).await?;
             self.session = Some((session, statements));
         }
@@ -297,7 +297,7 @@ impl Lane {
                 },
                 Some(CommitStatus::Aborted) => return Err(StoreError::Unavailable(reason)),
                 Some(CommitStatus::Unknown) => break,
-                // The old connection's server process is still at work, or no server can be reached yet.
+                // The server process of the old connection is still at work, or no server can be reached yet.
                 None => tokio::time::sleep(RESOLVE_PAUSE).await,
             }
         }

@@ -27,10 +27,11 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// per channel, one approval per key.
 const LOCK_SLOTS: &str = "SELECT count(pg_advisory_xact_lock(slot)) FROM unnest($1::bigint[]) AS slot";
 
-/// Approvals by id. They are looked up, and locked, in the order in which they are sent, which is sorted.
+/// Selects approvals by id. They are locked in the order in which the ids are sent, which is sorted.
 const NAMED: &str = "SELECT tenant, id FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)";
 
-/// Approvals that hold a channel or a key, and the pending ones of agents that are counted.
+/// Selects the approvals that occupy a channel or an idempotency key, and the pending approvals of agents whose
+/// approvals are counted.
 const HOLDERS: &str = "
     UNION
     SELECT a.tenant, a.id FROM unnest($3::text[], $4::text[]) AS s(tenant, channel)
@@ -43,18 +44,20 @@ const HOLDERS: &str = "
     CROSS JOIN LATERAL (SELECT a.tenant, a.id FROM approval a
         WHERE a.tenant = s.tenant AND a.agent = s.agent AND a.state = 0 ORDER BY a.id LIMIT $10) p";
 
-/// Locked rows are skipped: another transaction is working on them, and the next sweep comes soon.
+/// Condition for due approvals. Locked rows are skipped: another transaction is working on them, and the next sweep
+/// comes soon.
 const DUE: &str = "
     a.due_at <= COALESCE($1::bigint, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
     ORDER BY a.due_at LIMIT $2 FOR UPDATE SKIP LOCKED";
 
-/// All open approvals; each of them has a due time. No locked row is skipped, since none may stay open.
+/// Condition for open approvals, which are those with a due time. Locked rows are not skipped, because no approval may
+/// stay open.
 const OPEN: &str = "a.due_at IS NOT NULL ORDER BY a.due_at LIMIT $1 FOR UPDATE";
 
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, \
     pg_current_xact_id()::text::bigint AS xact";
 
-/// Index of the first column of a call, after those of the clock.
+/// Index of the first column of a call, after the two columns of [`CLOCK`].
 const CALLS_FROM: usize = 2;
 
 /// The statements that lock, prepared on one connection.
@@ -86,7 +89,7 @@ impl LockStatements {
                  (({needed}) w JOIN call c ON c.tenant = w.tenant AND c.approval = w.id) ON TRUE"
             )
         };
-        // The same goes for their events; see `decode::locked_approvals`.
+        // For the same reason, events are read by a later statement; see `decode::locked_approvals`.
         let events = |needed: &str| {
             format!(
                 "SELECT e.tenant, e.approval, {EVENT_COLUMNS} FROM ({needed}) w
@@ -112,7 +115,7 @@ impl LockStatements {
     }
 }
 
-/// Locked rows, and the time after they were locked.
+/// Rows that were locked and read, and the time at which all locks were held.
 pub(super) struct LockedRows {
     pub(super) found: LockedApprovals,
     pub(super) entries: Vec<Entry>,
@@ -120,7 +123,7 @@ pub(super) struct LockedRows {
     pub(super) xact: i64,
 }
 
-/// Rows that were read. The outer error is the server's; the inner one means that the rows are invalid.
+/// Rows that were locked and read. The outer error is the server's; the inner one means that the rows are invalid.
 type LockResult = Result<Result<LockedRows, StoreError>, Error>;
 
 /// Begins a transaction, locks the needed rows and reads them.
@@ -166,7 +169,8 @@ async fn begin_only(client: &Client) -> LockResult {
     }))
 }
 
-/// Begins, locks, and then reads calls, events and the clock: all in one round trip, executed in this order.
+/// Begins a transaction, locks, and then reads calls, events and the clock: all in one round trip, executed in this
+/// order.
 async fn lock_needed(
     client: &Client,
     locks: &LockStatements,
@@ -220,8 +224,8 @@ async fn lock_needed(
             all_parameters.as_slice(),
         ),
     };
-    // The registry entries behind an authority are read last, so that a command that waited for a lock does not use
-    // outdated ones.
+    // The registry entries that a decision depends on are read last, so that a command that waited for a lock does not
+    // use outdated ones.
     let last = async {
         let calls = client.query(calls, parameters);
         let events = async {

@@ -1,8 +1,8 @@
 //! The log of all events: assigns positions to events after their transactions have committed.
 //!
 //! Input: events of finished transactions. Output: a head that counts them, in the order of the feed.
-//! Not here: any part in the commits, which run concurrently on several nodes and do not wait for the log. Whichever
-//! node sweeps advances the head.
+//! Not here: a part in the commits themselves. Those run concurrently on several nodes and do not wait for the log. The
+//! node that runs a sweep advances the head.
 
 use countersign::hash::Hash;
 use countersign::id::Tenant;
@@ -26,9 +26,9 @@ const LOCK: i64 = 26_868_377_446_564;
 
 pub(super) const HEAD: &str = "SELECT size, xact::text::bigint, seq, frontier FROM log WHERE id = 1";
 
-/// Events after a position in the log. Like the feed, ends before the oldest running transaction: its events may still
-/// appear and would sort before later ones. The feed's index begins with the tenant, so each tenant's next events are
-/// read and then merged.
+/// Selects the events after a position in the log. Ends before the oldest running transaction, as the feed does,
+/// because the events of that transaction will sort before later ones. The feed's index begins with the tenant, so the
+/// next events of each tenant are read and then merged.
 const EVENTS_AFTER: &str = "
     WITH RECURSIVE tenants (tenant) AS (
         (SELECT tenant FROM event ORDER BY tenant LIMIT 1)
@@ -93,7 +93,7 @@ pub(super) async fn append_committed(session: &Session) -> Result<(), StoreError
 }
 
 async fn append_page(client: &Client) -> Result<i64, StoreError> {
-    // No sync needed: whatever a crash loses, the next sweep appends again.
+    // The commit is not synced: if a crash loses it, the next sweep appends the same events again.
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off";
     client.batch_execute(begin).await.map_err(failed)?;
     let row = client
@@ -141,8 +141,8 @@ async fn append(client: &Client) -> Result<i64, StoreError> {
     }
 }
 
-/// Returns the leaf hash of the columns tenant, approval, number and link, from `from` on. An invalid id or link counts
-/// as zeros, so the leaf matches that of no real event.
+/// Returns the leaf hash of an event from the columns tenant, approval, number and link, the first of which is column
+/// `from`. An invalid id or link counts as zeros, so the leaf matches that of no real event.
 pub(super) fn entry_leaf(row: &Row, from: usize) -> Result<Hash, StoreError> {
     let approval: &[u8] = decode::get(row, from + 1)?;
     let link: &[u8] = decode::get(row, from + 3)?;

@@ -20,7 +20,7 @@ use super::limits;
 use super::read::Readers;
 use super::transaction::GroupResult;
 
-/// Polling interval: the longest delay for a waiter when another process's notification is lost.
+/// Polling interval, and so the longest delay for a waiter if the notification of another process is lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of ids in a payload, which holds less than 8,000 bytes; an id and its comma take 37.
 const MOST_IDS: usize = 200;
@@ -49,12 +49,13 @@ impl Announcer {
         self.hub.signal();
     }
 
-    /// Returns payloads for other nodes. One without ids still says that something changed.
+    /// Returns the payloads for other nodes. A payload without ids still says that something has changed.
     pub(super) fn payloads(&self, result: &GroupResult) -> Vec<String> {
         let Some(node) = self.node.as_ref().filter(|_| !result.is_unchanged()) else {
             return Vec::new();
         };
-        // No other process can be waiting for a new approval, but it may be following all changes.
+        // No other process can wait for a new approval, so its id is left out. The payload still wakes followers of all
+        // changes.
         let old = result.changed.iter().filter(|change| !change.is_new);
         let ids: Vec<ApprovalId> = old.map(|change| change.approval.id).collect();
         let mut chunks = ids.chunks(MOST_IDS);
@@ -99,7 +100,7 @@ fn payload(node: &str, ids: &[ApprovalId]) -> String {
     format!("{node}:{}", ids.join(","))
 }
 
-/// Returns the ids in another node's payload; `None` for our own or an unreadable one.
+/// Returns the ids in a payload of another node; `None` for a payload of this node, or one that cannot be parsed.
 fn read_payload(node: &str, payload: &str) -> Option<Vec<ApprovalId>> {
     let (sender, ids) = payload.split_once(':')?;
     (sender != node).then(|| ids.split(',').filter_map(|id| id.parse().ok()).collect())
@@ -130,8 +131,8 @@ async fn listen_once(connector: &Connector, node: &str, waker: &Waker) -> Result
         let payload = match tokio::time::timeout(limits::HEARTBEAT, payloads.recv()).await {
             Ok(Some(payload)) => payload,
             Ok(None) => break,
-            // Silence may mean that nothing happens, or that the connection is dead: only an answer tells the two
-            // apart. Repeating LISTEN changes nothing.
+            // Silence may mean that nothing happens, or that the connection is dead. Only an answer to a statement
+            // distinguishes the two, and repeating LISTEN changes nothing.
             Err(_) if listen().await.is_ok() => continue,
             Err(_) => break,
         };

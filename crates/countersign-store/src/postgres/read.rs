@@ -126,7 +126,7 @@ impl Reader {
         drop(visible);
         let mut visible = self.visible.write().await;
         if *visible != *tenants {
-            // Unknown until the server has answered: the caller may be cancelled meanwhile.
+            // The visible tenants are unknown until the server has answered: the caller may be cancelled meanwhile.
             *visible = VisibleTenants::default();
             let session = &self.session;
             session
@@ -511,7 +511,7 @@ impl Readers {
         })
     }
 
-    /// Returns the time of the test clock in microseconds; `None` if the server's clock counts.
+    /// Returns the time of the test clock in microseconds; `None` if the server's clock is used.
     fn test_clock(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| clock.now().as_micros())
     }
@@ -526,7 +526,7 @@ impl Readers {
             .await
     }
 
-    /// Runs a query of these tenants' rows. If the connection is lost, retries once on another.
+    /// Runs a query of the rows of these tenants. If the connection is lost, retries once on another connection.
     async fn run_query(&self, of: &VisibleTenants, query: ReadQuery<'_>) -> Result<Vec<Row>, StoreError> {
         match self.run(of, &query).await? {
             Err(error) if error.is_lost() => {}

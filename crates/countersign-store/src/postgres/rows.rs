@@ -73,7 +73,8 @@ impl NeededRows {
         needed
     }
 
-    /// Adds the approvals that those of `named` among `found` would undo. Returns true if any of them is new.
+    /// Adds the approvals that would be undone by those of `found` whose ids are in `named`. Returns true if any of them
+    /// is new.
     pub(super) fn add_undone(&mut self, named: &BTreeSet<TenantAndId>, found: &[SharedApproval]) -> bool {
         let before = self.approvals.len();
         for approval in found {
@@ -251,7 +252,7 @@ impl WorkingSet {
         }
     }
 
-    /// Records the channel and key that an approval holds now, if the group asked for them.
+    /// Records that an approval now occupies its channel and its idempotency key, if the group has locked those.
     fn take_slots(&mut self, approval: &Approval) {
         let tenant = &approval.tenant;
         if let Some(channel) = &approval.channel
@@ -294,7 +295,7 @@ impl StagedCommand<'_> {
         Ok(entry.as_ref().map(|entry| Approval::clone(&entry.after)))
     }
 
-    /// Returns the approval that holds a channel or a key. If there is none, but a corrupt approval may be the holder
+    /// Returns the approval that occupies a channel or a key. If there is none, but a corrupt approval may occupy it
     /// (`may_hold`), fails with that approval's error.
     fn find_held(
         &self,

@@ -72,8 +72,8 @@ impl WriteStatements {
         })
     }
 
-    /// Writes approvals and registry entries and runs `commit`, all in one round trip; what `after_commit` sends goes
-    /// right after. Returns the first error.
+    /// Writes approvals and registry entries and runs `commit`, all in one round trip. Statements that `after_commit`
+    /// sends go out right after the commit. Returns the first error.
     pub(super) async fn save_and_commit(
         &self,
         client: &Client,
@@ -112,7 +112,7 @@ impl WriteStatements {
         let events = entries
             .iter()
             .flat_map(|entry| entry.events.iter().map(|event| (&*entry.after, event)));
-        // Sequence number within the transaction; the transaction id is the column's default.
+        // An event's number within the transaction. The database fills in the transaction id.
         let events = (1i32..).zip(events);
         let events = events.map(|(seq, (approval, event))| AsRow(NewEventRow { seq, approval, event }));
         let events: Vec<_> = events.collect();

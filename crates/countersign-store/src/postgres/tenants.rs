@@ -14,18 +14,19 @@ use tokio_postgres::{Client, Error};
 pub(super) struct VisibleTenants(String);
 
 impl VisibleTenants {
-    /// Rows of one tenant.
+    /// Returns the setting that makes the rows of one tenant visible.
     pub(super) fn one(tenant: &Tenant) -> VisibleTenants {
         VisibleTenants(tenant.as_str().to_owned())
     }
 
-    /// Rows of all tenants: for sweeps, the log, audits, and waiters of this process, whose ids come from queries that
-    /// named a tenant.
+    /// Returns the setting that makes the rows of all tenants visible: for sweeps, the log, audits, and waiters of this
+    /// process, whose ids come from queries that named a tenant.
     pub(super) fn all() -> VisibleTenants {
         VisibleTenants("\n".to_owned())
     }
 
-    /// Rows of several tenants. Names contain no line breaks.
+    /// Returns the setting that makes the rows of several tenants visible. Line breaks, which no name contains, separate
+    /// the names.
     pub(super) fn of<'t>(tenants: impl Iterator<Item = &'t Tenant>) -> VisibleTenants {
         let names: BTreeSet<&str> = tenants.map(Tenant::as_str).collect();
         VisibleTenants(names.into_iter().collect::<Vec<_>>().join("\n"))

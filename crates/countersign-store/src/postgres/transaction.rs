@@ -1,6 +1,6 @@
 //! Runs a group of commands in one transaction: lock, read, read the clock, apply, write, commit. Two round trips.
 //!
-//! Input: commands. Output: their answers, or whether anything can have been written.
+//! Input: commands. Output: their answers, or a failure that says whether anything can have been written.
 
 use std::sync::Arc;
 
@@ -29,10 +29,11 @@ pub(super) struct LaneStatements {
     notify: Statement,
 }
 
-/// Notifies other nodes, in a transaction without a sync: a lost notification does no harm.
+/// Statement that notifies other nodes, in a transaction without a sync: a lost notification does no harm.
 const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('countersign', $1)";
 
-/// Ends a transaction that wrote nothing; see `connect::CONFIRM`.
+/// Statement that ends a transaction without writes, after the standby has confirmed earlier commits; see
+/// `connect::CONFIRM`.
 const CONFIRM_AND_COMMIT: &str = "SELECT pg_logical_emit_message(true, 'countersign', '')
     WHERE current_setting('synchronous_standby_names') <> ''; COMMIT";
 
@@ -46,8 +47,8 @@ impl LaneStatements {
         })
     }
 
-    /// Notifies other nodes, after whatever was sent before, without waiting for an answer. Polling makes up for a lost
-    /// notification; see `notify::poll`.
+    /// Notifies other nodes without waiting for an answer. The notification follows all statements sent before. If it
+    /// is lost, polling replaces it; see `notify::poll`.
     pub(super) fn notify(&self, client: &Client, payloads: &[String]) {
         for payload in payloads {
             // The first poll sends the query; the answer is dropped.
@@ -87,7 +88,8 @@ pub(super) enum GroupError {
     Collided(StoreError),
     /// The connection is lost, and nothing was written.
     Lost(String),
-    /// The connection is lost or the server warned; transaction `xact` may have been committed, or be on no standby.
+    /// The connection is lost, or the server warned. Transaction `xact` may have been committed, perhaps without
+    /// reaching a standby.
     InDoubt {
         xact: i64,
         result: GroupResult,
@@ -157,8 +159,8 @@ impl GroupTransaction<'_> {
         };
         let payloads = self.announcer.payloads(&result);
         let registry = (&statements.entries, &registry);
-        // A refusal, or the answer to a repeated request, rests on rows that may be on no standby yet, so these are
-        // confirmed first. A sweep that finds nothing promises nothing.
+        // A refusal, or the answer to a repeated request, is based on rows that may be on no standby yet, so the
+        // standby confirms them first. A sweep that finds nothing promises nothing and needs no confirmation.
         let commit = match result.is_unchanged() && needed.due.is_none() {
             true => CONFIRM_AND_COMMIT,
             false => "COMMIT",

@@ -28,9 +28,9 @@ use super::{open, schema};
 
 /// Maximum number of threads. More would only compete for processor and disk.
 const MOST_THREADS: usize = 4;
-/// Approvals in a range.
+/// Number of approvals in a range.
 const APPROVALS: i64 = 512;
-/// Events in a range of the log.
+/// Number of events in a range of the log.
 const EVENTS: i64 = 8_192;
 /// Maximum number of attempts to give all connections the same snapshot.
 const SNAPSHOT_ATTEMPTS: usize = 500;
@@ -279,7 +279,7 @@ fn sample(connection: &Connection, count: u32) -> Result<Vec<Range>, LoadError> 
     Ok(picked.into_iter().map(one).collect())
 }
 
-/// Data shared by all threads.
+/// Data that all threads of an audit read.
 struct AuditContext<'a> {
     audit: &'a Audit,
     policies: HashMap<i64, [u8; 32]>,

@@ -69,7 +69,7 @@ pub(super) fn create(from: &Path, to: &Path) -> Result<Backup, BackupError> {
             return Err(BackupError::Exists(taken.to_owned()));
         }
     }
-    // Temporary name until the copy is complete, so that a file with the final name is always a whole backup.
+    // The copy has a temporary name until it is complete, so that a file with the final name is always a whole backup.
     let partial = private_file::temporary_path(to).map_err(|error| failed(to, &error))?;
     let copied = copy(from, &partial).and_then(|()| check_file(&partial));
     let finished = copied.and_then(|backup| {
@@ -173,7 +173,7 @@ fn hash(path: &Path) -> io::Result<Backup> {
     })
 }
 
-/// Path of a backup's checksum file.
+/// Returns the path of a backup's checksum file.
 fn checksum_path(path: &Path) -> PathBuf {
     with_ending(path, ".sha256")
 }

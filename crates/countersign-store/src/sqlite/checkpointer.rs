@@ -3,8 +3,8 @@
 //!
 //! Input: requests to checkpoint. Output: a database file that contains what the WAL held at that time, or the reason
 //! of a failed sync.
-//! Not here: restarting the WAL. SQLite restarts it only once all of it is checkpointed; the writer checkpoints the
-//! little that was appended meanwhile.
+//! Not here: restarting the WAL. SQLite restarts it only once all of it is checkpointed, including the little that the
+//! writer has appended meanwhile; the writer checkpoints that itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,8 +16,8 @@ use rusqlite::Connection;
 use super::fault::Fault;
 use super::{open, wal};
 
-/// Handle of the checkpointer. Its thread starts with the first request: the writer itself checkpoints most WALs while
-/// it is idle.
+/// Handle of the checkpointer. Its thread starts with the first request, because most WALs never get long enough: the
+/// writer checkpoints them while it is idle.
 pub(super) struct Checkpointer {
     path: PathBuf,
     running: Option<CheckpointThread>,
@@ -117,7 +117,7 @@ fn run(shared: &CheckpointState, queue: &Receiver<()>) {
     while queue.recv().is_ok() {
         let connection = shared.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(Fault::Broken(reason)) = wal::run_passive(&connection) {
-            // INVARIANT: a failed sync is never retried.
+            // INVARIANT: a failed sync is never retried, because a later sync could succeed without the lost pages.
             let _ = shared.broken.set(reason);
             return;
         }
@@ -138,7 +138,7 @@ mod tests {
         (path, connection)
     }
 
-    /// Number of WAL pages that have not been checkpointed.
+    /// Returns the number of WAL pages that have not been checkpointed.
     fn pages_left(path: &Path) -> i64 {
         let count = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
         let connection = open::checkpointer(path).unwrap();

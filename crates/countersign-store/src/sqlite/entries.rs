@@ -1,7 +1,7 @@
 //! SQL statements for registry entries.
 //!
 //! Input: a connection, and a kind, key or tenant. Output: the entries found, or changed rows.
-//! Not here: which changes are permitted (the library decides), and the transaction (the caller's).
+//! Not here: which changes are permitted (the library decides), and transactions (the caller begins and commits them).
 
 use countersign::id::Tenant;
 use countersign::registry::{Entry, Kind};
@@ -128,7 +128,7 @@ mod tests {
             LIST,
             "SEARCH entry USING INDEX entry_tenant (tenant=? AND kind=? AND key>?)",
         );
-        // Only entries that expire at the same moment are sorted.
+        // A sort is needed only among entries that expire at the same moment.
         check(
             EXPIRED,
             "SEARCH entry USING COVERING INDEX entry_expiry (expires_at<?)",

@@ -145,7 +145,7 @@ impl FileIdentities {
 
 struct OpenFile {
     identity: Identity,
-    /// Path of the open file descriptor: `/proc/self/fd/…`.
+    /// Path by which the open file can be read: `/proc/self/fd/…`.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are none"))]
     descriptor_path: PathBuf,
     /// Current path of the file according to the system, which appends ` (deleted)` if it was deleted.
@@ -190,7 +190,7 @@ impl OpenFile {
         self.is_deleted && self.path == with_ending(path, " (deleted)")
     }
 
-    /// Current path of the file, unless it was deleted.
+    /// Returns the current path of the file, or `None` if it was deleted.
     fn current_path(&self) -> Option<PathBuf> {
         (!self.is_deleted && self.path.is_absolute()).then(|| self.path.clone())
     }
@@ -299,7 +299,7 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((found.dev(), found.ino()))
 }
 
-/// Other systems do not permit removing a file that is in use.
+/// Returns `None`, which skips the check. Other systems do not permit removing a file that is in use.
 #[cfg(not(unix))]
 fn identity(_: &Path) -> Option<Identity> {
     None
@@ -383,7 +383,7 @@ mod tests {
         let identities = store.identities();
         std::fs::remove_file(store.at("store.db-wal")).unwrap();
         broken(identities.check());
-        // The same if the file is deleted between opening and the first check.
+        // The same happens if the file is deleted between opening and the first check.
         let store = Store::open();
         std::fs::remove_file(store.at("store.db-wal")).unwrap();
         broken(FileIdentities::record(&store.at("store.db"), &store.connection).map(drop));
@@ -400,11 +400,11 @@ mod tests {
         let identities = store.identities();
         store.note("kept");
         std::fs::remove_file(store.at("store.db-wal")).unwrap();
-        // An empty WAL that another process has created meanwhile.
+        // Another process has meanwhile created an empty WAL.
         std::fs::write(store.at("store.db-wal"), "").unwrap();
         let message = broken(identities.check());
         assert!(message.contains("nothing is lost"), "{message}");
-        // Copy the files instead of closing the connection, as after a crash.
+        // The files are copied without closing the connection, as a crash would leave them.
         let copy = store.at("copy.db");
         std::fs::copy(store.at("store.db"), &copy).unwrap();
         std::fs::copy(store.at("store.db-wal"), store.at("copy.db-wal")).unwrap();
@@ -430,7 +430,7 @@ mod tests {
         assert!(message.contains("mv -n"), "{message}");
     }
 
-    /// Runs the printed command in a shell.
+    /// Runs the command from the error message in a shell.
     #[test]
     fn x91_a_file_that_was_moved_is_put_back_with_the_printed_command() {
         for is_replaced in [false, true] {

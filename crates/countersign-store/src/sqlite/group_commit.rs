@@ -16,14 +16,14 @@ pub(super) const LARGEST_GROUP: usize = 1024;
 /// Maximum idle time of the writer while it waits for callers to return.
 const LONGEST_IDLE: Duration = Duration::from_micros(500);
 
-/// The writer idles for at most this fraction (1/4) of the last commit's duration: it risks little and can save half of
-/// the syncs.
+/// The writer idles for at most this fraction (1/4) of the last commit's duration. So little time is lost in vain,
+/// while a successful wait can save half of the syncs.
 const IDLE_FRACTION: u32 = 4;
 
 /// Weight of history in the moving average (a new sample counts 1/8).
 const HISTORY_WEIGHT: u32 = 8;
 
-/// Upper limit of a sample: a caller that takes longer is not about to return.
+/// Upper limit of a sample. A caller that takes longer has other work to do.
 const LONGEST_SAMPLE: Duration = Duration::from_millis(100);
 
 /// Measures how soon answered callers queue their next command.
@@ -53,7 +53,7 @@ impl CallerReturns {
         if self.returned < self.most_callers() {
             self.add_sample(self.answered_at.elapsed());
         }
-        // Decreases by one each time, so that callers that stay away are forgotten.
+        // The estimate decreases by at most one per group, so that callers that stay away are forgotten slowly.
         let callers = count + queued + self.not_returned();
         self.callers = callers.max(self.callers.saturating_sub(1));
         (self.answered, self.answered_at, self.returned) = (count, Instant::now(), 0);
@@ -69,13 +69,14 @@ impl CallerReturns {
         }
     }
 
-    /// Returns 7/8 of the answered callers. The rest may never return and must not count as slow.
+    /// Returns 7/8 of the answered callers: how many have to return for a sample. The rest may never return, and must
+    /// not make the others look slow.
     fn most_callers(&self) -> usize {
         self.answered - self.answered / 8
     }
 
     fn add_sample(&mut self, after: Duration) {
-        // A small group says little about all callers: most of its time does not grow with their number.
+        // A small group says little about all callers, because most of its return time does not depend on its size.
         if self.answered * 4 < self.callers {
             return;
         }
@@ -85,7 +86,7 @@ impl CallerReturns {
             / HISTORY_WEIGHT;
     }
 
-    /// Returns how long to idle for missing callers: zero if the return of all callers takes longer than a commit.
+    /// Returns how long to wait for missing callers: zero if it takes longer than a commit until all callers are back.
     fn idle_limit(&self, last_commit: Duration) -> Duration {
         let all = self.return_time_per_caller * u32::try_from(self.callers).unwrap_or(u32::MAX);
         match all <= last_commit {

@@ -95,7 +95,7 @@ pub(super) const COUNT_PENDING_OF: &str = "SELECT count(*) FROM (SELECT 1 FROM a
     INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND agent = ?2 LIMIT ?3)";
 pub(super) const DUE: &str = approvals!("WHERE due_at <= ?1 ORDER BY due_at, tenant, id LIMIT ?2");
 
-// Indexes are named where another choice by SQLite would make the cost grow with history.
+// A query names its index where another choice by SQLite would make its cost grow with history.
 pub(super) const LIST_PENDING: &str = approvals!(
     "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND id > ?2 AND due_at > ?3 AND (?8 IS NULL OR state <> ?8)
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
@@ -111,7 +111,7 @@ pub(super) const LIST_ALL: &str = approvals!(
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
      ORDER BY id DESC LIMIT ?7"
 );
-/// Open approvals are exactly those with a due time.
+/// Lists open approvals, which are those with a due time.
 pub(super) const LIST_OPEN: &str = approvals!(
     "INDEXED BY approval_due WHERE due_at IS NOT NULL AND tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) AND (?8 IS NULL OR state <> ?8)
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
@@ -119,7 +119,7 @@ pub(super) const LIST_OPEN: &str = approvals!(
 );
 pub(super) const COUNT_PENDING: &str = "SELECT count(*) FROM approval INDEXED BY approval_pending
     WHERE state = 0 AND tenant = ?1 AND due_at > ?2";
-/// Approvals with a released call and no running one, among those with events in a range.
+/// Finds approvals with a released call and no running one, among those with events in a range.
 ///
 /// Codes in the SQL: approval state 1 is approved, call state 2 is released and 3 is running; an approval has room for
 /// 128 calls. An event's text begins with `{"what":"`, and the next four letters identify the events of
@@ -268,7 +268,8 @@ pub(super) fn events(connection: &Connection, seq: i64) -> Result<Vec<Event>, Lo
     Ok(events)
 }
 
-/// Returns the hash of an approval's rows as they are stored.
+/// Returns the content hash of an approval from its stored rows. `None` if there is no such row, or if the row is older
+/// than content hashes.
 pub(super) fn content(connection: &Connection, seq: i64) -> Result<Option<ContentHash>, LoadError> {
     type Columns = (i16, String, Option<Vec<u8>>, Option<Vec<u8>>, Vec<u8>);
     let first = call_id(seq, 0)?;
@@ -366,7 +367,8 @@ pub(super) mod tests {
         assert_eq!(plan(sql), expected, "`{sql}`");
     }
 
-    /// No step scans a table, and only approvals due at the same moment are sorted: finished approvals cost nothing.
+    /// Checks that no step of a query plan scans a table, and that only approvals due at the same moment are sorted. So
+    /// finished approvals cost nothing.
     #[test]
     fn f16_cost_does_not_grow_with_history() {
         let by = |index: &str| format!("SEARCH approval USING INDEX {index}");
@@ -377,7 +379,7 @@ pub(super) mod tests {
         check(LIST_PENDING, &by("approval_pending (tenant=? AND id>?)"));
         check(LIST_RUN, &by("approval_run (tenant=? AND run=? AND id<?)"));
         check(LIST_ALL, &by("approval_id (tenant=? AND id<?)"));
-        // Reads all open approvals, and no finished ones.
+        // This query reads all open approvals, but no finished ones.
         check(
             LIST_OPEN,
             &by("approval_due (due_at>?); USE TEMP B-TREE FOR ORDER BY"),

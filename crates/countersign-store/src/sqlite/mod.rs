@@ -1,7 +1,7 @@
 //! The SQLite store: one file, one writer thread, and a few reader connections.
 //!
 //! Input: commands and queries. Output: answers whose writes survive a power loss.
-//! Not here: rules (they are in the library), and database types in the public interface.
+//! Not here: rules, which are in the library. No type of the database library appears in the public interface.
 
 mod audit;
 mod backup;

@@ -251,7 +251,7 @@ pub fn is_unused(path: &Path) -> Result<bool, OpenError> {
 pub(super) fn checkpointer(path: &Path) -> Result<Connection, OpenError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     configure(&connection)?;
-    // No checkpoint on close either: only the writer knows whether a sync has failed.
+    // Closing the connection must not checkpoint either: only the writer knows whether a sync has failed.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
@@ -279,7 +279,7 @@ fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, OpenError> {
         reason: error.to_string(),
     })?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Otherwise SQLite looks at the value bound to LIMIT and plans the statement again for each execution.
+    // Without this, SQLite looks at the value bound to LIMIT and plans the statement again for each execution.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn f05_a_file_that_lost_its_first_page_is_rolled_back() {
         let folder = tempfile::tempdir().unwrap();
-        // During the first migration, and later.
+        // The process died during the first migration, or later.
         let nothing = |_: &mut Connection| {};
         let made = |connection: &mut Connection| schema::migrate(connection).unwrap();
         for prepare in [&nothing as &dyn Fn(&mut Connection), &made] {

@@ -1,8 +1,8 @@
 //! Reader cache: decoded approvals that were read or written recently.
 //!
-//! Input: approvals as stored in the file. Output: the same, to readers that have just looked up the current row and
-//! version.
-//! Not here: validity. Every read asks the file for the version first.
+//! Input: approvals as stored in the file. Output: the same approvals, for readers that have just looked up the current
+//! row and version.
+//! Not here: checks whether a cached approval is current. Every read asks the file for the version first.
 
 use countersign::approval::Approval;
 use countersign::cache::GenerationalCache;
@@ -10,7 +10,7 @@ use countersign::id::ApprovalId;
 
 use super::load::{Loaded, RowVersion};
 
-/// Room for about a thousand approvals of usual size.
+/// Maximum size of the cache in bytes: room for about a thousand approvals of usual size.
 pub(super) const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// Estimated size of an approval or a call without its arguments and result, in bytes.
 pub(super) const BASE_BYTES: usize = 1024;
@@ -44,7 +44,7 @@ impl ReaderCache {
     }
 }
 
-/// Estimated memory use of an approval, in bytes.
+/// Returns the estimated memory use of an approval, in bytes.
 pub(super) fn estimated_bytes(approval: &Approval) -> usize {
     let calls = approval.calls.iter().map(|call| {
         let result = call.result.as_ref().map_or(0, |result| result.len());

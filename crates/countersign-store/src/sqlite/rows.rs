@@ -74,7 +74,7 @@ pub(super) struct SqlRows<'a> {
 pub(super) struct Committed {
     /// Changed approvals, oldest change first.
     pub(super) saved: Vec<SharedApproval>,
-    /// The `seq` of its first and last event.
+    /// The `seq` of its first and last event; `None` if it has no events.
     pub(super) events: Option<(i64, i64)>,
     /// Head of the log after these events, if there were any.
     pub(super) log_head: Option<StoredLogHead>,
@@ -143,7 +143,7 @@ impl<'a> SqlRows<'a> {
         self.keep_entry(entry).map_err(|error| self.fault(error))
     }
 
-    /// Returns the fault of the last failed statement, or else blames the command.
+    /// Returns the recorded fault of a failed statement, if there is one. Otherwise `error` concerns only the command.
     pub(super) fn fault(&mut self, error: StoreError) -> Fault {
         self.fault.take().unwrap_or(Fault::Command(error))
     }
@@ -451,12 +451,12 @@ impl Rows for SqlRows<'_> {
     }
 
     fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError> {
-        // A refused decision beyond the number that is recorded changes nothing.
+        // Refused decisions are recorded only up to a maximum number per approval; a further one changes nothing.
         if saved.version_before == saved.approval.version {
             return Ok(());
         }
         self.write(&saved).map_err(|error| self.record_error(error))?;
-        // No caller can wait for an approval that is new.
+        // No caller can wait for a new approval, so only changed ones are published.
         if saved.version_before > 0 {
             self.saved.push(saved.approval);
         }
@@ -464,7 +464,7 @@ impl Rows for SqlRows<'_> {
     }
 
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
-        // The cache does not have the entries that this transaction changed.
+        // The entry cache does not contain what this transaction has changed.
         let is_cache_current = !self.entries_changed;
         if let Some(entry) = self.writer_cache.entry(kind, key).filter(|_| is_cache_current) {
             return Ok(Some(entry));

@@ -1,8 +1,8 @@
 //! WAL watch: waits for writes to the WAL with inotify, or polls if inotify is unavailable.
 //!
 //! Input: the path of a database. Output: a thread that sleeps until the WAL is written.
-//! Not here: what was written, and by which process. There is no notification per write either, because each one costs
-//! the writing process time: the watch is one-shot and renewed after each notification.
+//! Not here: what was written, and by which process. The watch does not notify of each write, because that would cost
+//! the writing process time: the watch is one-shot, and is renewed after each notification.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl StopHandle {
     }
 }
 
-/// The watch.
+/// A watch on the WAL of one database.
 pub(super) struct WalWatch {
     stopped: Arc<AtomicBool>,
     #[cfg(target_os = "linux")]
@@ -74,7 +74,7 @@ impl WalWatch {
                 match inotify.wait() {
                     Ok(true) => break,
                     Ok(false) => {}
-                    // Poll from now on.
+                    // Without inotify, the thread polls from now on.
                     Err(_) => self.inotify = None,
                 }
                 continue;
@@ -105,7 +105,7 @@ impl WalWatch {
         true
     }
 
-    /// Returns true once the watch was stopped.
+    /// Returns true after the watch was stopped.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }

@@ -19,14 +19,14 @@ use super::load::LoadError;
 use super::wal_watch::{StopHandle, WalWatch};
 use super::{open, read};
 
-/// Interval between two checks for a commit. The WAL is written some time before the commit becomes visible, and
-/// nothing notifies of the latter.
+/// Interval between two checks for a new commit. The WAL is written some time before its commit becomes visible, and
+/// there is no notification when it does.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Interval while this process writes often: its writer notices other processes' commits sooner, and wakes this thread.
 const CHECK_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 /// Interval while no caller waits. Checking continues, so that a caller that comes meanwhile misses nothing.
 const CHECK_INTERVAL_UNWATCHED: Duration = Duration::from_millis(20);
-/// Longest time to wait for a commit to become visible. One that takes longer has failed, or its disk has.
+/// Longest time to wait for a commit to become visible. If it takes longer, the commit or its disk has failed.
 const LONGEST_COMMIT: Duration = Duration::from_secs(5);
 /// Maximum number of events per query.
 const PAGE: usize = 1_000;
@@ -57,8 +57,8 @@ impl PublishProgress {
         })
     }
 
-    /// Records that this process took the write lock, and whether other processes wrote before. All their earlier
-    /// commits are visible now.
+    /// Records that this process took the write lock, so that all earlier commits of other processes are visible now.
+    /// `others_wrote` is true if there were any since the last lock.
     pub(super) fn record_lock(&self, others_wrote: bool) {
         if others_wrote {
             self.others_wrote.store(true, Ordering::SeqCst);
@@ -69,8 +69,8 @@ impl PublishProgress {
         }
     }
 
-    /// Records the first and last event that the writer has published. If events of other processes precede them, the
-    /// watcher publishes all of them.
+    /// Records the first and last event of a transaction that the writer has published. If unpublished events of other
+    /// processes come before them, the watcher publishes all of them.
     pub(super) fn record_published(&self, events: Option<(i64, i64)>) {
         if let Some((first, last)) = events {
             self.wrote_recently.store(true, Ordering::SeqCst);

@@ -33,7 +33,7 @@ const QUIET: Duration = Duration::from_millis(200);
 
 type CommandResult = Result<Answer, StoreError>;
 
-/// The task is returned with the answer, so that the caller and not the writer thread spends time on freeing it.
+/// Result for the caller, and the task: the caller frees the task, so that the writer thread spends no time on it.
 type JobResult = (CommandResult, Option<Task>);
 
 /// A queued command with the channel for its answer.
@@ -43,7 +43,7 @@ pub(super) struct Job {
     answer: oneshot::Sender<JobResult>,
 }
 
-/// A command and its precomputed part, which can be used for one attempt only.
+/// A command and the part of its work that was done in advance, which can be used for one attempt only.
 struct Task {
     command: Command,
     prepared: Option<PreparedCommand>,
@@ -109,12 +109,12 @@ impl Writer {
     }
 
     /// Fails once the writer has stopped. Also makes the writer check its files in the background, even if there are no
-    /// writes; the next call reports the result.
+    /// writes; a later call reports the result.
     pub(super) fn health(&self) -> Result<(), StoreError> {
         match self.stop_reason.get() {
             None => {
                 if !self.is_check_queued.swap(true, Ordering::SeqCst) {
-                    // A closed writer has no files to check.
+                    // The send fails if the writer is closed. Then it has no files to check.
                     let _ = self.send(WriterMessage::CheckFiles);
                 }
                 Ok(())
@@ -298,8 +298,8 @@ impl WriterThread {
         self.take_queued();
         let count = group.len();
         self.caller_returns.record_answered(count, self.next_group.len());
-        // Answer callers with a started call first: the call may end while the next group runs, and be recorded with
-        // it.
+        // Callers whose call was started are answered first: the call may end while the next group runs, and its
+        // outcome can then join that group.
         let has_started = |(_, outcome): &(_, CommandResult)| outcome.as_ref().is_ok_and(Answer::has_started);
         let (first, others): (Vec<_>, Vec<_>) = group.into_iter().zip(outcomes).partition(has_started);
         let answer = |(job, outcome): (Job, CommandResult)| {
@@ -386,8 +386,8 @@ impl WriterThread {
         if group.is_empty() {
             return Ok(<(Vec<Answer>, CommittedChanges)>::default());
         }
-        // Also check before the transaction: readers would see a commit in a deleted WAL although it is never
-        // acknowledged.
+        // The files are checked before the transaction, too: a commit into a deleted WAL would be visible to readers,
+        // although it is never acknowledged.
         self.file_identities.check()?;
         let done = self.apply(group, arrivals).inspect_err(|_| self.roll_back())?;
         // INVARIANT: no commit is acknowledged if its file was deleted or replaced.
@@ -422,7 +422,7 @@ impl WriterThread {
                 group.push(job);
                 continue;
             };
-            // INVARIANT: lock first, clock second: see `command`.
+            // INVARIANT: the clock is read after the lock is taken; see `countersign::command`.
             let (now, task) = (self.clock.now(), &mut job.task);
             rows.set_certain_time(self.clock.certain());
             let answer = task.command.apply_prepared(task.prepared.take(), &mut rows, now);

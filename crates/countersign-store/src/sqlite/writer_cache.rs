@@ -11,10 +11,10 @@ use countersign::registry::{Entry, Kind};
 use super::load::Loaded;
 use super::reader_cache::{BASE_BYTES, MOST_BYTES, estimated_bytes};
 
-/// Room for a few hundred tokens and accounts.
+/// Maximum size of the cached entries in bytes: room for a few hundred tokens and accounts.
 const MOST_ENTRY_BYTES: usize = 256 * 1024;
 
-/// The writer cache. Readers must not fill it: a slow reader could add an outdated row.
+/// The writer cache. Only the writer fills it: a slow reader could add an outdated row.
 pub(super) struct WriterCache {
     approvals: GenerationalCache<ApprovalId, Loaded>,
     entries: GenerationalCache<(Kind, String), Entry>,
