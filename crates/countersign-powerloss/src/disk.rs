@@ -22,16 +22,16 @@ pub struct Disk {
     state: Mutex<State>,
 }
 
-/// How much SQLite syncs on this disk.
+/// How strictly SQLite syncs on this disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// The store's own setting.
+    /// The setting of the store.
     AsSet,
-    /// Always `synchronous=NORMAL`, as a control.
+    /// Always `synchronous=NORMAL`, to check that the tests notice lost commits.
     Normal,
 }
 
-/// Kind of operation that a cut counts.
+/// Kind of operation that is counted to determine the power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Any operation.
@@ -46,7 +46,7 @@ pub enum When {
     Entry,
 }
 
-/// Time of the power cut: the `count`th operation of a kind, counted from 1.
+/// Moment of the power cut: the `count`th operation of a kind, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Kind of operation to count.
@@ -58,7 +58,7 @@ pub struct Cut {
 /// Counters of operations, and of unsynced changes at the power cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of changes and syncs.
+    /// Number of operations: changes and syncs.
     pub operations: u64,
     /// Number of file syncs.
     pub syncs: u64,
@@ -157,7 +157,7 @@ impl Disk {
         lock(&DISKS).remove(&self.folder);
     }
 
-    /// Sets the time of the power cut.
+    /// Sets the moment of the power cut.
     pub fn cut_at(&self, cut: Cut) {
         self.lock().cut = Some(cut);
     }
@@ -172,7 +172,7 @@ impl Disk {
         self.lock().is_off
     }
 
-    /// Returns the counters.
+    /// Returns the counters. Those of unsynced changes are zero until the power cut.
     pub fn tally(&self) -> Tally {
         self.lock().tally
     }
@@ -181,7 +181,7 @@ impl Disk {
         self.sync == Sync::Normal
     }
 
-    /// Writes the files that survive the cut to another folder.
+    /// Writes the files that survive the power cut to another folder. `random` decides about unsynced changes.
     pub fn survivors(&self, random: &mut Random, folder: &Path) -> io::Result<()> {
         let state = self.lock();
         let manner = survive::Manner::any(random);
@@ -214,7 +214,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Registers an opened file; `is_new` if it is created.
+    /// Registers an opened file and returns its id. `is_new` is true if SQLite has just created the file.
     pub(crate) fn open(&self, name: &str, kind: Kind, is_new: bool) -> Result<FileId, Off> {
         let mut state = self.lock();
         if state.is_off {
@@ -223,7 +223,7 @@ impl Disk {
         let known = state.names.get(name).copied().filter(|_| !is_new);
         let id = match known {
             Some(id) => id,
-            // Also for files that the store created before SQLite opened them.
+            // This also applies to files that the store itself created before SQLite opened them.
             None => {
                 state.step(When::Entry)?;
                 let id = state.add(File {
@@ -332,7 +332,7 @@ impl State {
         Ok(())
     }
 
-    /// Fails if this operation triggers the power cut.
+    /// Cuts the power and fails if this operation is the one to cut at.
     fn check(&mut self) -> Result<(), Off> {
         match self.cut {
             Some(Cut { count: 0, .. }) => {
@@ -381,7 +381,7 @@ mod tests {
         (folder, disk)
     }
 
-    /// Returns the distinct sets of surviving files over many seeds.
+    /// Returns all different sets of surviving files that occur with many seeds.
     fn all_left(disk: &Disk) -> Vec<BTreeMap<String, Vec<u8>>> {
         disk.cut_now();
         let mut all = Vec::new();
@@ -435,7 +435,7 @@ mod tests {
         let (_folder, disk) = disk();
         let database = disk.open("store.db", Kind::Database, true).unwrap();
         disk.write(database, 0, b"data").unwrap();
-        // The content is synced, but no directory entry refers to it.
+        // The content is synced, but the directory entry is not.
         disk.sync(database).unwrap();
         let gone = all_left(&disk).iter().any(|left| !left.contains_key("store.db"));
         assert!(gone);

@@ -19,11 +19,11 @@ pub(crate) enum Manner {
     Nothing,
     /// All of the changes.
     Everything,
-    /// The first changes did, and one more in part.
+    /// The first changes reached the disk, the next one in part.
     InOrder,
-    /// Any changes did, in any order, each completely, in part, or only as a new file length.
+    /// Random changes reached the disk in random order, each completely, in part, or only as a new file length.
     AnyOrder,
-    /// Each sector is in the state after some of the changes.
+    /// Each sector is in the state after a random number of the changes.
     BySector,
 }
 

@@ -27,7 +27,7 @@ pub fn install() {
             assert!(!real.is_null(), "SQLite has no VFS");
             Vfs {
                 real,
-                // Copies the functions that are not replaced, and the data they need.
+                // Copies the functions that are not replaced, and the data that they need.
                 shim: Box::into_raw(Box::new(ffi::sqlite3_vfs {
                     szOsFile: size_of::<File>() as c_int + (*real).szOsFile,
                     pNext: std::ptr::null_mut(),
@@ -74,7 +74,7 @@ struct DiskFile {
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    // No memory-mapped files, which change without a call.
+    // Version 2 has no memory-mapped files, which would change without a call.
     iVersion: 2,
     xClose: Some(close),
     xRead: Some(read),
@@ -309,7 +309,7 @@ unsafe extern "C" fn file_control(
     let is_normal = unsafe { disk_file(file) }.is_some_and(|disk_file| disk_file.disk.is_normal());
     // SAFETY: with this operation SQLite passes an array of three strings.
     if operation == ffi::SQLITE_FCNTL_PRAGMA && is_normal && unsafe { sets_sync(argument.cast()) } {
-        // Report success without changing the setting.
+        // SQLite is told that the pragma was handled, and the setting stays the same.
         return ffi::SQLITE_OK;
     }
     pass_on!(file, xFileControl, operation, argument)
@@ -336,8 +336,8 @@ unsafe extern "C" fn weaken(
     let path = unsafe { path(ffi::sqlite3_db_filename(connection, c"main".as_ptr())) };
     let disk = path.and_then(Disk::of).map(|(disk, _)| disk);
     if disk.is_some_and(|disk| disk.is_normal()) {
-        // A failure here is reported when the connection is used.
-        // SAFETY: the connection is open, and the statement is a C string.
+        // A failure here is reported when the connection is used. SAFETY: the connection is open, and the statement is
+        // a C string.
         unsafe {
             ffi::sqlite3_exec(
                 connection,

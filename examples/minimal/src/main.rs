@@ -29,7 +29,7 @@ async fn approve_and_run() -> Result<String, Box<dyn Error>> {
     let call = SubmittedCall::new("create_contact", r#"{"name":"Maria Garcia"}"#);
     let submission = Submission::new(Tenant::single(), "crm", "crm-token", vec![call])?;
     let approval = gate.submit(submission).await?.approval.ok_or("a write is held")?;
-    // Here a person reads the card.
+    // In a real program, a person reads the card at this point.
     let alice = Decider::new("alice".try_into()?, vec!["approvers".into()], Surface::Page);
     let card = WholeCard::shown(&approval);
     let decision = Decision::on(Tenant::single(), card, alice, Verdict::Approve);

@@ -40,7 +40,7 @@ impl PortableTool for SendMail {
     }
 
     fn map_error(&self, error: CallError) -> ToolExecutionError {
-        // Tell the model the reason, so that it can react to it.
+        // The model is told the reason, so that it can react.
         let told = error.to_string();
         ToolExecutionError::from_error(error).with_model_feedback(told)
     }
@@ -68,7 +68,8 @@ fn tool(gate: Gate) -> Result<SendMail, Box<dyn std::error::Error>> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `agent.tool(tool)` adds the tool to a rig agent; this is what the agent's loop then does.
+    // With rig, `agent.tool(tool)` adds the tool to an agent. Here the tool is called as the agent's loop would call
+    // it.
     let tool = tool(gate()?)?;
     let mut arguments = Map::new();
     arguments.insert("to".to_owned(), json!("maria@acme.com"));
