@@ -6,7 +6,7 @@ use std::time::Instant;
 use countersign_model::{Instance, Rule};
 use stateright::{Checker as _, Model as _};
 
-/// An instance that CI can check in seconds.
+/// Returns an instance of the model that CI can check in seconds.
 fn small() -> Instance {
     Instance {
         nodes: 2,
@@ -19,7 +19,7 @@ fn small() -> Instance {
     }
 }
 
-/// Three nodes, two approvals, two deciders, one crash per node.
+/// Returns an instance with three nodes, two approvals, two deciders and one crash per node.
 fn full() -> Instance {
     Instance {
         nodes: 3,

@@ -44,7 +44,7 @@ async fn count(store: &SqliteStore) -> usize {
     }
 }
 
-/// Expects that opening fails and leaves the file unchanged.
+/// Checks that opening the file fails and leaves it unchanged. Returns the error.
 #[track_caller]
 fn refused(path: &Path) -> OpenError {
     let before = std::fs::read(path).unwrap();

@@ -165,7 +165,7 @@ const KILLS: u32 = 10;
 /// Number of copies of the old store's events, so that the migration takes long enough to be killed.
 const COPIES: u32 = 500;
 
-/// Copies the old store and repeats its events.
+/// Copies the old store and multiplies its events by [`COPIES`]. Also returns the number of events.
 fn copy_with_many_events() -> (TempDir, PathBuf, i64) {
     let (folder, path, _) = copy();
     let connection = Connection::open(&path).unwrap();

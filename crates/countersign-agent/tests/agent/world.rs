@@ -91,7 +91,7 @@ pub fn config(agent: &str, script: &str) -> AgentConfig {
     file.config(&Provider::Script).unwrap()
 }
 
-/// Returns the usual plan with another model.
+/// Returns the usual configuration of the agent, with another model.
 pub fn config_with(model: Arc<dyn Model>) -> AgentConfig {
     let mut config = config(AGENT, "");
     for specialist in &mut config.specialists {
@@ -179,7 +179,7 @@ impl World {
             .await
     }
 
-    /// Returns the first call of the card that was settled last.
+    /// Returns the id of the first call on the card that was settled last.
     pub async fn latest_done(&self) -> countersign::id::CallId {
         let session = self.agent.session(&tenant(), &channel()).await.unwrap();
         countersign::id::CallId {
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Approves some calls of the card with its button.
+    /// Presses the card's approve button for only some of its calls, by position.
     pub async fn presses_only(&self, only: &[u8]) -> String {
         let payload = self
             .card

@@ -14,11 +14,11 @@ use tokio::net::{TcpListener, TcpStream};
 /// Response to one connection.
 #[derive(Clone, Debug)]
 pub struct FakeResponse {
-    /// Headers and body.
+    /// Status line, headers and body, as sent.
     pub bytes: Vec<u8>,
     /// Offset at which the bytes are split into two writes.
     pub cut: usize,
-    /// Keeps the connection open and silent after the bytes.
+    /// True if the connection stays open and silent after the bytes.
     pub hangs: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::life::{self, Ack, Record};
 /// Longer than any timeout in the tests.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Description of a violation, starting with the invariant; I5 is a lost acknowledged step.
+/// Description of a violation. Begins with the violated invariant; a lost acknowledged step violates I5.
 pub type Violation = String;
 
 /// Checks a store that was reopened.
@@ -141,7 +141,7 @@ async fn holds(
     })
 }
 
-/// I1, I2: each effect has a recorded start and happened once.
+/// Checks I1 and I2: each effect has a recorded start and happened once.
 fn check_effects(found: &BTreeMap<ApprovalId, Found>, effects: &[CallId]) -> Vec<Violation> {
     let mut once = HashSet::new();
     let mut violations = Vec::new();
@@ -159,7 +159,7 @@ fn check_effects(found: &BTreeMap<ApprovalId, Found>, effects: &[CallId]) -> Vec
     violations
 }
 
-/// I2, I12, I13: an hour later everything is finished, running calls are unknown, and nothing can be started.
+/// Checks I2, I12 and I13: an hour later everything is finished, running calls are unknown, and nothing can be started.
 async fn check_end(
     store: Arc<dyn Store>,
     clock: &ManualClock,

@@ -63,7 +63,7 @@ pub struct Caller {
     pub client: TestClient,
     pub record: Arc<Record>,
     pub random: Random,
-    /// Distinguishes callers of one machine.
+    /// Name that distinguishes the callers of one machine.
     pub name: String,
 }
 

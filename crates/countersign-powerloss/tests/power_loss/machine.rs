@@ -19,7 +19,7 @@ use crate::life::{Caller, Record, recording_client};
 
 /// Maximum number of power cuts of one machine.
 const MOST_CUTS: u64 = 4;
-/// Longer than the writer stays idle before it empties the WAL.
+/// Longer than the time after which an idle writer checkpoints the WAL.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// Results of many rounds. A round is one power cut.
@@ -31,7 +31,7 @@ pub struct Report {
     pub losses: u64,
     pub acks: usize,
     pub effects: usize,
-    /// Rounds in which the power was cut while these were unsynced.
+    /// Rounds in which the power was cut with unsynced changes of the WAL; the next three fields likewise.
     pub cut_wal: u64,
     pub cut_database: u64,
     pub cut_journal: u64,
@@ -68,9 +68,9 @@ enum Use {
     Checkpointed,
     /// The store is closed cleanly and reopened.
     Reopened,
-    /// No calls for a moment, so that the store empties its WAL.
+    /// The store gets no calls for a moment, so that it empties its WAL.
     Quiet,
-    /// Enough calls that the store checkpoints its WAL by itself.
+    /// The store gets enough calls that it checkpoints its WAL while it is in use.
     Long,
 }
 
@@ -213,8 +213,8 @@ impl Machine {
         SqliteStore::open(path, options).ok().map(Arc::new)
     }
 
-    /// Checks a copy of the surviving files: the machine itself restarts from the original files, not from recovered
-    /// ones.
+    /// Opens and checks a copy of the surviving files. The machine itself restarts from the originals, which the check
+    /// has not changed.
     fn look(&self) -> Vec<Violation> {
         let copy = tempfile::tempdir().unwrap();
         copy_files(self.folder.path(), copy.path());
@@ -272,7 +272,8 @@ fn any_use(random: &mut Random) -> Use {
     }
 }
 
-/// Picks a random cut. The exponential range makes early and late cuts equally likely.
+/// Picks a random moment for the power cut. Its range grows exponentially, so that early and late cuts are equally
+/// likely.
 fn any_cut(random: &mut Random) -> Cut {
     let (when, most) = match random.below(12) {
         0..=5 => (When::Any, 12),

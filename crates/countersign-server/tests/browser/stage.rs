@@ -115,7 +115,7 @@ impl Stage {
         texts.next().expect("the element stays")
     }
 
-    /// Starts to sum up layout shifts that no input caused, in `window.shift`.
+    /// Starts to sum up layout shifts in `window.shift`, except those that follow an input of the person.
     pub fn watch_shifts(&self) {
         let script = "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => { \
                       if (!entry.hadRecentInput) window.shift += entry.value; })).observe({ type: 'layout-shift' });";

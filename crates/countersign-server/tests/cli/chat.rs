@@ -5,7 +5,7 @@ use crate::test_folder::TestFolder;
 
 const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
-/// Sends Ctrl-D once the prompt is shown; earlier, the terminal itself would handle it.
+/// Sends Ctrl-D once the prompt is shown. Before that, the terminal would handle it itself.
 fn leave(mut terminal: Terminal) {
     terminal.look();
     terminal.press("\u{4}");

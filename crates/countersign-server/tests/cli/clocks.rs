@@ -15,7 +15,7 @@ fn used_32_days_ago(is_same_boot: bool) -> (TestFolder, String) {
     (place, id)
 }
 
-/// Returns 1 if the session is in the store, expired or not.
+/// Returns the number of stored sessions, expired or not: 0 or 1.
 fn sessions(place: &TestFolder) -> i64 {
     let file = rusqlite::Connection::open(place.path().join("countersign.db")).unwrap();
     let sql = "SELECT count(*) FROM entry WHERE key = ?1";

@@ -14,7 +14,8 @@ fn arguments(pin: &str) -> String {
     format!("{{\"pin\":\"{pin}\"}}")
 }
 
-/// Returns every hash that the program makes of content without a salt, or with a salt that is kept.
+/// Returns the hashes that the program would compute of content with this PIN, without a salt or with a salt that is
+/// kept.
 fn hashes(pin: &str) -> Vec<Hash> {
     let arguments = arguments(pin);
     let mut found = Vec::new();
@@ -44,7 +45,7 @@ fn hashes(pin: &str) -> Vec<Hash> {
     found
 }
 
-/// Returns the PIN that the bytes confirm, if any, trying all of them.
+/// Tries all PINs of four digits, and returns the first one of which a hash occurs in the bytes.
 fn confirmed(left: &[u8]) -> Option<String> {
     let raw: HashSet<&[u8]> = left.windows(32).collect();
     let hex: HashSet<&[u8]> = left.windows(64).collect();

@@ -18,7 +18,7 @@ const POLICY: &str = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minu
 /// Time limit for anything the tests wait for, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A tool that reports when it is called, and answers on command.
+/// A tool that reports when it is called, and answers only when the test tells it to.
 struct Tool {
     port: u16,
     called: Receiver<()>,

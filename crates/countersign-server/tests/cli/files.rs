@@ -86,7 +86,7 @@ fn x103_a_store_that_others_can_read_is_found_by_the_doctor() {
     }
 }
 
-/// Runs a command that must end by itself, and returns its result.
+/// Runs a command that must end on its own, and returns its output. Fails if the command hangs.
 #[track_caller]
 fn ends(mut command: std::process::Command) -> crate::test_folder::Left {
     use std::process::Stdio;

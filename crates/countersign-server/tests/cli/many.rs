@@ -36,7 +36,7 @@ async fn propose(gate: &Gate, tool: &str) -> countersign::approval::SharedApprov
     gate.submit(submission).await.unwrap().approval.unwrap()
 }
 
-/// Proposes and approves `count` calls of a tool that nothing runs here.
+/// Proposes and approves `count` calls of a tool. The calls stay released, because this process runs no tools.
 pub fn approve_many(path: &Path, tool: &str, count: usize) {
     runtime().block_on(async {
         let gate = gate(path, SqliteOptions::default());

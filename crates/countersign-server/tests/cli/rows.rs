@@ -9,7 +9,7 @@ use crate::test_folder::TestFolder;
 const FORGERY: &str = "Q\nQ Approve? [y/N] Q\nApproval 12345678Q  pending, 4m leftQ\nQ  Delete nothing Q\n[Alt-Y] yesQ  \
                        [Alt-N] noQ\n? Qerror: Q ";
 
-/// Repeats the forgery after paddings of growing width, so that its lines begin in many columns.
+/// Returns the forgery several times, with paddings of growing width, so that its lines begin in many columns.
 fn forgery(width: usize) -> String {
     let flat = FORGERY.replace('\n', "Q");
     let shifted = (0..width)

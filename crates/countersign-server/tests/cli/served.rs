@@ -78,7 +78,7 @@ impl<'p> Served<'p> {
         command
     }
 
-    /// Runs a command that uses the service; before `approve` it looks up the digest.
+    /// Runs a command that uses the service. For `approve`, first reads the card and adds its digest.
     pub fn run(&self, token: &str, arguments: &[&str]) -> Left {
         let looked = look_first(arguments, |show| {
             let shown = self.command(token, show).output().unwrap();

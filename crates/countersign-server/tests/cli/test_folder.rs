@@ -137,7 +137,7 @@ impl TestFolder {
         }
     }
 
-    /// Prepares a command without any setting but its arguments.
+    /// Prepares a command without `COUNTERSIGN_*` variables, and without options other than `arguments`.
     pub fn implicit(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
         command.current_dir(self.path()).args(arguments);
@@ -226,7 +226,7 @@ impl TestFolder {
         self.propose(&["create_contact", MARIA, "--agent", "crm"])
     }
 
-    /// Returns all approvals in the store, to compare before and after; `None` without a store.
+    /// Returns all approvals in the store as text, so that a test can compare before and after; `None` without a store.
     pub fn written(&self) -> Option<String> {
         let is_there = self.path().join("countersign.db").exists();
         // Everything except the store's clock.

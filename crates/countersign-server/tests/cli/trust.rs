@@ -52,7 +52,7 @@ fn within(mut command: Command, stdin: &[u8], limit: Duration) -> Option<Left> {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs a command without any setting but the arguments.
+/// Runs a command without `COUNTERSIGN_*` variables, and without options other than `arguments`.
 #[track_caller]
 fn plain(place: &TestFolder, arguments: &[&str]) -> Left {
     within(place.implicit(arguments), b"", LIMIT).unwrap_or_else(|| panic!("{arguments:?} goes on"))

@@ -157,7 +157,7 @@ fn x63_a_running_service_runs_nothing_that_was_released_by_hand() {
     assert_ne!(decided.code, 0, "{decided:?}");
 }
 
-/// Columns whose changes `verify` cannot detect, and why.
+/// Columns in which `verify` cannot detect a change, with the reason.
 const NO_HISTORY: [(&str, &str); 5] = [
     // Tokens, people and sessions change without events. Only an unknown kind is detected.
     ("entry", "key"),
@@ -380,7 +380,7 @@ fn psql(store: &str, sql: &str) -> String {
     left.stdout
 }
 
-/// PostgreSQL columns whose changes `verify` cannot detect, and why.
+/// PostgreSQL columns in which `verify` cannot detect a change, with the reason.
 const NO_TRACE: [(&str, &str); 7] = [
     ("entry", "key"),
     ("entry", "tenant"),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::service::{INNOCENT, POLICY, Service};
 use crate::{x61, x62};
 
-/// Sends requests until the flood is over: `/healthz` continuously, and a whole approval every half second. Returns the
-/// latencies of both.
+/// Plays well-behaved clients until the flood is over: requests `/healthz` continuously, and makes a whole approval
+/// every half second. Returns the latencies of both.
 async fn innocents(
     service: Arc<Service>,
     over: Arc<std::sync::atomic::AtomicBool>,

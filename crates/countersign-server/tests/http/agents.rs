@@ -65,7 +65,7 @@ impl Chat {
         self.say(json!({ "session": "s", "text": text })).await
     }
 
-    /// Sends a reply to a card.
+    /// Sends a reply that refers to this card.
     pub async fn answers(&self, text: &str, card: &Value) -> Frames {
         self.say(json!({ "session": "s", "text": text, "after": card["card"] }))
             .await
@@ -78,7 +78,7 @@ impl Chat {
             .good()
     }
 
-    /// Waits until the last message of the session contains this.
+    /// Waits until the last message of the session contains `expected`.
     async fn until_said(&self, expected: &str) {
         let begin = std::time::Instant::now();
         loop {

@@ -6,7 +6,7 @@ use crate::support::{POLICY, Service, id};
 
 const DENIED: &str = r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#;
 
-/// Other spellings of the values in `DENIED`.
+/// Arguments with the same values as `DENIED`, spelled differently.
 const AGAIN: [&str; 11] = [
     r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#,
     r#"{ "amount":5000, "to":"caf\u00e9 X","deep":{"a":[1, 2]} }"#,
@@ -21,7 +21,7 @@ const AGAIN: [&str; 11] = [
     r#"{"amount":50.00e2,"to":"cafe\u0301 X","deep":{"y":null,"a":[1,2]},"confirm":false}"#,
 ];
 
-/// Arguments with other values, which may be asked.
+/// Arguments with other values, which may be proposed although `DENIED` was denied.
 const OTHERS: [&str; 5] = [
     r#"{"amount":5000.01,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#,
     r#"{"amount":"5000","to":"caf\u00e9 X","deep":{"a":[1,2]}}"#,
@@ -97,7 +97,7 @@ const PAY: (&str, &str) = ("pay", r#"{"amount":5000,"to":"X"}"#);
 const NOTE: (&str, &str) = ("note", r#"{"n":1}"#);
 const OTHER: (&str, &str) = ("note", r#"{"n":2}"#);
 
-/// An agent, a person, and tools that record their runs.
+/// A service with an agent, a person, and tools that record their runs.
 struct Desk {
     service: Service,
     ran: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
@@ -132,7 +132,7 @@ impl Desk {
         self.service.post(&self.ana, &path, decision).await.good();
     }
 
-    /// Proposes calls that must be refused: even if they were asked and approved, nothing may run.
+    /// Proposes calls that must be refused. Approves them if they are held after all, to prove that nothing runs.
     async fn is_refused(&self, calls: &[(&str, &str)]) {
         let ran = self.ran.lock().unwrap().clone();
         let asked = self.ask(calls).await;

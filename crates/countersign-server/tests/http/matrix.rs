@@ -19,7 +19,7 @@ use crate::support::{Service, request, tenant};
 struct Route {
     method: Method,
     path: String,
-    /// Any one of these suffices; if empty, the route is public.
+    /// Accepted scopes, of which one suffices; if empty, the route is public.
     scopes: BTreeSet<String>,
 }
 
@@ -115,7 +115,7 @@ async fn cookie(service: &Service, name: &str) -> String {
     cookie.split(';').next().unwrap().to_owned()
 }
 
-/// Fills a path with a real approval, so that a missing check would show.
+/// Replaces the parameters of a path by a real approval's id, so that a missing access check would show.
 fn filled(path: &str, approval: &str) -> String {
     let id = match path.starts_with("/v1/calls") {
         true => format!("{approval}.1"),

@@ -118,7 +118,7 @@ impl Chat {
         }
     }
 
-    /// Proposes a call that is unlike any other, and shows its card in this language.
+    /// Proposes a call with arguments that no earlier call had, and shows its card in this language.
     async fn show(&mut self, tool: &str, arguments: &Value, language: Option<&str>) {
         self.show_several(&[tool], arguments, language).await;
     }
@@ -578,8 +578,8 @@ async fn the_language_of_the_card_decides_how_its_answer_is_read() {
     }
 }
 
-/// Replies found by outside testing, each of which once ran the call. "no" is a function word in Portuguese, "Rob" a
-/// Polish word, and any reply that repeated the act with glue words around it was taken for an echo of the offer.
+/// Replies found by outside testing, each of which once ran the call. For example, "no" is a preposition in Portuguese,
+/// "Rob" is a Polish verb, and a reply that repeated the act with filler words counted as a yes.
 const FOUND: &str = include_str!("replies/found.txt");
 
 #[tokio::test]
@@ -804,8 +804,8 @@ async fn x54_an_unclear_answer_is_asked_again_and_cancels_nothing() {
     );
 }
 
-/// The cards and replies of the library's own test, with their labels and languages: `replies` once approved the card,
-/// `approves` are honest answers.
+/// The cards and replies of the library's own test, one card per line with its labels and language. The replies in
+/// `replies` once approved the card by mistake; those in `approves` are honest answers.
 const MISTAKEN: &str = include_str!("../../../countersign/tests/gate/replies/mistaken.jsonl");
 
 #[tokio::test]

@@ -74,7 +74,7 @@ pub struct Service {
     router: HostGuard,
 }
 
-/// A response with its body.
+/// A response whose body was read.
 #[derive(Debug)]
 pub struct Answered {
     pub status: StatusCode,

@@ -113,7 +113,7 @@ pub struct World {
 #[derive(Clone)]
 pub struct Browser(String);
 
-/// A response with its body.
+/// A response whose body was read.
 #[derive(Debug)]
 pub struct Page {
     pub status: StatusCode,
@@ -158,7 +158,7 @@ impl Browser {
     }
 }
 
-/// Makes a request one that a page of the service sends with a form.
+/// Adds the headers that a browser sends with a form of the service's own page.
 fn as_form(request: Builder) -> Builder {
     request
         .method("POST")

@@ -48,7 +48,7 @@ fn answer(client: &mut Client, question: &Value, result: &Value) {
     client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
 }
 
-/// Waits for the shortest time in which a person could have read the question.
+/// Sleeps for the shortest time in which a person could have read the question.
 fn read_it() {
     std::thread::sleep(Duration::from_millis(1100));
 }

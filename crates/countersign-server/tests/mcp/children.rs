@@ -12,14 +12,15 @@ use crate::test_folder::TestFolder;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
-/// Returns the path of a server that writes its environment to a file before it starts.
+/// Writes a server that saves its environment to a file before it starts. Returns the server's path.
 fn telling(place: &TestFolder, file: &str) -> String {
     let name = format!("server-{file}");
     place.script(&name, &format!("env > {file}\nexec python3 {PEER} journal"));
     place.path().join(name).display().to_string()
 }
 
-/// Variables that no server may see, one that is visible only on request (`EXTRA`) and one that every server may see.
+/// Variables set for the gateway: some that no server may see, `EXTRA`, which is passed on only on request, and one
+/// that every server may see.
 const SET: [(&str, &str); 7] = [
     ("COUNTERSIGN_EXECUTE_TOKEN_FILE", "/secret/execute"),
     ("COUNTERSIGN_SEAL_KEY_FILE", "/secret/seal"),
@@ -196,7 +197,7 @@ fn alive(mark: &str) -> usize {
     marked(mark).len()
 }
 
-/// Resident memory of the processes with this word, in megabytes.
+/// Returns the resident memory of the processes with this word on their command line, in megabytes.
 fn memory(mark: &str) -> u64 {
     let pages = |folder: &std::path::PathBuf| {
         let sizes = std::fs::read_to_string(folder.join("statm")).unwrap_or_default();

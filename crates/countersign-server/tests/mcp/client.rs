@@ -17,7 +17,7 @@ pub struct Client {
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// Reads standard error continuously: a full pipe would block the gateway.
+    /// Thread that reads standard error all the time, because a full pipe would block the gateway.
     stderr: Option<std::thread::JoinHandle<String>>,
     next: u64,
     pub seen: Vec<Value>,
@@ -215,7 +215,7 @@ impl Drop for Client {
     }
 }
 
-/// Text of a tool result.
+/// Returns the text of a tool result.
 #[track_caller]
 pub fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"]

@@ -76,7 +76,8 @@ fn flood(place: &TestFolder, server: &[String], tool: &str, arguments: &Value, s
     // A valid call among the frames is held for a person.
 }
 
-/// Requests the tool list and waits for it: then everything before it was read, and the session still works.
+/// Requests the tool list and waits for it. The answer proves that all earlier frames were read and that the session
+/// still works.
 fn settle(client: &mut Client, tool: &str) {
     let id = client.ask("tools/list", json!({}));
     let give_up = Instant::now() + 2 * LONG;

@@ -18,7 +18,7 @@ const SPLITTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/splitter.
 /// A complete tool call that was not approved.
 const HIDDEN: &str = r#"{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"write","arguments":{"line":"hidden"}}}"#;
 
-/// Messages that contain a complete tool call for a reader that ends lines at `end`.
+/// Returns messages that contain a complete tool call for a reader that ends lines at `end`.
 fn hiding(end: &str) -> Vec<String> {
     let ping = |params: String| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
     let quoted = serde_json::to_string(HIDDEN).unwrap();

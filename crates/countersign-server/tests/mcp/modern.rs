@@ -42,7 +42,7 @@ fn start(place: &TestFolder) -> Client {
     )
 }
 
-/// Metadata in every request of such a client.
+/// Returns the metadata that a client of this protocol version sends with every request.
 pub fn meta(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -51,7 +51,7 @@ pub fn meta(capabilities: &Value) -> Value {
     })
 }
 
-/// Calls a tool like such a client.
+/// Calls a tool as a client of this protocol version does. `more` are further parameters.
 fn call(client: &mut Client, capabilities: &Value, tool: &str, arguments: &Value, more: Value) -> Value {
     let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta(capabilities)});
     params

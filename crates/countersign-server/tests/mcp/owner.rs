@@ -76,7 +76,7 @@ fn x98_a_gateway_with_another_policy_does_not_start_beside_one_that_runs() {
     browser(&place, &lease, "two");
 }
 
-/// Ids of all pending approvals.
+/// Returns the ids of all pending approvals.
 fn waiting(place: &TestFolder) -> Vec<String> {
     let listed = place.json(&["list"]);
     let ids = listed["approvals"].as_array().unwrap().iter();

@@ -6,7 +6,7 @@ use crate::client::{Client, approval, text};
 use crate::test_folder::TestFolder;
 
 pub const MOODY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/moody.py");
-/// Lists that the gateway refuses.
+/// Moods of the test server `moody.py` in which it sends a tool list that the gateway refuses.
 const MOODS: [&str; 6] = [
     "garbage",
     "two results",
@@ -45,7 +45,7 @@ fn pinned(servers: &[&str]) -> TestFolder {
     place
 }
 
-/// Returns the lines that a server received and that call a tool.
+/// Returns the number of tool calls that a server received.
 fn calls(place: &TestFolder, server: &str) -> usize {
     let lines = std::fs::read_to_string(place.path().join(server).join("lines")).unwrap();
     lines.matches("\"tools/call\"").count()

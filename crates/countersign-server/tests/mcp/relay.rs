@@ -267,7 +267,7 @@ fn a_large_result_passes_whole() {
     assert!(client.is_quiet(Duration::from_millis(50)));
 }
 
-/// Peak memory of a process in MiB.
+/// Returns the peak memory of a process, in MiB.
 fn peak(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status

@@ -18,7 +18,7 @@ fn read(client: &mut Client, text: &str) {
     assert_eq!(crate::client::text(&answer), text);
 }
 
-/// Provenance of the values of a held call.
+/// Returns the provenance of the values of a held call.
 fn provenance(place: &TestFolder, answer: &Value) -> Value {
     let card = place.json(&["show", &approval(answer)]);
     card["calls"][0]["provenance"].clone()

@@ -7,7 +7,7 @@ use crate::refused::MOODY;
 use crate::test_folder::TestFolder;
 
 const POLICY: &str = "[tools.\"m/write\"]\neffect = \"write\"\n";
-/// Arguments that no serialiser would write like this.
+/// Arguments in a form that no serializer would produce.
 const ARGUMENTS: &str = r#"{"b" : 1.50,  "a":"\u00e9"}"#;
 
 fn started() -> (TestFolder, Client) {

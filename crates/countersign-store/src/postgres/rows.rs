@@ -73,8 +73,8 @@ impl NeededRows {
         needed
     }
 
-    /// Adds the approvals that would be undone by those of `found` whose ids are in `named`. Returns true if any of them
-    /// is new.
+    /// Adds the approvals that would be undone by those of `found` whose ids are in `named`. Returns true if any of
+    /// them is new.
     pub(super) fn add_undone(&mut self, named: &BTreeSet<TenantAndId>, found: &[SharedApproval]) -> bool {
         let before = self.approvals.len();
         for approval in found {

@@ -25,8 +25,8 @@ impl VisibleTenants {
         VisibleTenants("\n".to_owned())
     }
 
-    /// Returns the setting that makes the rows of several tenants visible. Line breaks, which no name contains, separate
-    /// the names.
+    /// Returns the setting that makes the rows of several tenants visible. Line breaks, which no name contains,
+    /// separate the names.
     pub(super) fn of<'t>(tenants: impl Iterator<Item = &'t Tenant>) -> VisibleTenants {
         let names: BTreeSet<&str> = tenants.map(Tenant::as_str).collect();
         VisibleTenants(names.into_iter().collect::<Vec<_>>().join("\n"))

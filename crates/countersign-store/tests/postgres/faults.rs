@@ -39,13 +39,14 @@ async fn recovers_after_all_connections_were_killed() {
     assert!(woken.unwrap().is_some());
 }
 
-/// Number of cuts at every byte, from `COUNTERSIGN_TEST_F11`; `None` means one cut at some of the bytes.
+/// Returns how often the connection is cut at every byte, from `COUNTERSIGN_TEST_F11`. `None` means that it is cut
+/// once, at some of the bytes.
 fn repeats() -> Option<usize> {
     let text = std::env::var("COUNTERSIGN_TEST_F11").ok()?;
     Some(text.parse().expect("a number"))
 }
 
-/// Command in flight when the connection is cut.
+/// Command that is in flight when the connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operation {
     Propose,
@@ -59,7 +60,7 @@ struct Cuts {
     cuts: usize,
     committed: usize,
     aborted: usize,
-    /// Commits that could not be looked up again in time, as the store reported. Happens on a busy machine.
+    /// Number of commits whose outcome the store could not determine in time. This happens on a busy machine.
     in_doubt: usize,
 }
 

@@ -17,8 +17,8 @@ pub struct Proxy {
     cut: Arc<Cut>,
 }
 
-/// Number of bytes that may still pass in each direction. Bytes beyond the limit are dropped together with the
-/// connection.
+/// Number of bytes that may still pass in each direction. Once the limit is reached, the connection is dropped together
+/// with further bytes.
 struct Cut {
     to_server: AtomicI64,
     to_client: AtomicI64,

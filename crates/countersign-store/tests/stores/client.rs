@@ -124,7 +124,7 @@ impl TestClient {
         self.propose_in(None, tool, calls).await
     }
 
-    /// Proposes in a channel, where it replaces what is pending.
+    /// Proposes a call in a channel, where it supersedes the pending one.
     pub async fn propose_in(
         &self,
         channel: Option<Channel>,
@@ -215,7 +215,7 @@ pub async fn submit(
     }
 }
 
-/// An approval by `alice`.
+/// Returns the decision of `alice` to approve.
 pub fn approve(approval: &Approval) -> Decision {
     decision(approval, Verdict::Approve)
 }

@@ -11,7 +11,7 @@ use countersign_store::postgres::{ConnectError, PostgresOptions, PostgresStore};
 use crate::figures::{report, rounds};
 use crate::server::{Frozen, Server};
 
-/// Upper limit for any answer while connections are frozen, on a busy machine.
+/// Longest acceptable wait for an answer while connections are frozen, on a busy machine.
 const ANSWER: Duration = Duration::from_secs(40);
 const OURS: &str = "application_name = 'countersign'";
 

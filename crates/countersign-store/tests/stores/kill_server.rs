@@ -32,7 +32,7 @@ const RECOVERY: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } 
 /// Longest time until all outcomes are recorded.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Action of a command, with the approval or call that it concerns.
+/// Kind of a command, with the approval or call that it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     Propose(ApprovalId),
@@ -53,7 +53,7 @@ impl Operation {
     }
 }
 
-/// All that was said about an operation, however often it was tried.
+/// All answers to an operation, however often it was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Answers {
     done: bool,
@@ -142,8 +142,8 @@ impl Node {
         }
     }
 
-    /// Waits until the gate has recorded all outcomes. Before that, calls may be finished in the store whose answer is
-    /// not in the book yet.
+    /// Waits until the gate has recorded all outcomes. Before that, a call may be finished in the store while its
+    /// answer is not in the log of answers yet.
     pub async fn settle(&self) {
         let started = Instant::now();
         while self.client.gate.unrecorded() > 0 {

@@ -11,7 +11,7 @@ use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use crate::database::{Database, connect, run};
 use crate::figures::{percentile, report, rounds};
 
-/// Maximum time from a decision until a waiter wakes, and the allowance for a busy machine on top.
+/// Maximum time from a decision until a waiter wakes, without the allowance for a busy machine.
 const WAKE: Duration = Duration::from_millis(1_100);
 const BUSY: Duration = Duration::from_millis(1_400);
 

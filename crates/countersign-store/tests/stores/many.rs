@@ -15,8 +15,8 @@ use crate::figures::{percentile, report, rounds};
 /// Number of commands in flight while the store is filled.
 const CONCURRENT: usize = 256;
 const READS: usize = 200;
-/// Factor on the goals, which are for a release build on a quiet machine. Anything linear in the number of approvals is
-/// slower still.
+/// Factor on the time limits, which are for a release build on a quiet machine. With work that grows with the number of
+/// approvals, even these limits would be exceeded.
 const SLACK: u32 = 20;
 
 fn proposal(number: u64) -> Propose {
@@ -37,7 +37,7 @@ async fn fill(store: &Arc<dyn Store>, count: usize) {
     }
 }
 
-/// Returns the p99 time to read pages that start all over the list.
+/// Returns the 99th percentile of the time to read a page, for pages from all parts of the list.
 async fn list(store: &Arc<dyn Store>, count: usize) -> Duration {
     let mut took = Vec::with_capacity(READS);
     for read in 0..READS {
@@ -86,7 +86,7 @@ async fn sweep(store: &Arc<dyn Store>, expected: usize) -> Duration {
     begun.elapsed()
 }
 
-/// Resident memory of this process, in MiB.
+/// Returns the resident memory of this process, in MiB.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -33,7 +33,7 @@ fn agree(part: u64) {
     program::explore(&runtime, &[&memory, &sqlite, &postgres], count, seed);
 }
 
-/// Runs two parts at a time, because both databases mostly wait for the disk.
+/// Runs two parts of the programs at a time, because both databases mostly wait for the disk.
 fn agree_on_both(parts: [u64; 2]) {
     std::thread::scope(|scope| {
         for part in parts {

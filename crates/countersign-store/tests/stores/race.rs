@@ -10,7 +10,7 @@ use crate::database::{Database, open_postgres, sqlite};
 use crate::figures::{report, rounds};
 use crate::layer::{Layer, Layered};
 
-/// Store that alternates between its nodes for every call.
+/// A store that passes its calls on to several nodes in turn.
 struct InTurn {
     nodes: [Arc<dyn Store>; 2],
     calls: AtomicUsize,

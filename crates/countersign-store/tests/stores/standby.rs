@@ -18,7 +18,7 @@ use crate::kill_server::{Node, Records, check_answers, check_end};
 use crate::server::{Frozen, Server, connect_soon, signal};
 use crate::workload::check;
 
-/// Condition for a process whose commit waits for the standby.
+/// SQL condition for a process whose commit waits for the standby.
 const WAITS: &str = "wait_event = 'SyncRep'";
 const TASKS: usize = 8;
 const FAILOVERS: usize = 2;
@@ -62,7 +62,7 @@ impl Pair {
         }
     }
 
-    /// Kills the primary and promotes the standby, which was stopped.
+    /// Kills the primary, and starts the standby, which was stopped, as the new primary.
     fn fail_over(self) -> Server {
         self.primary.kill();
         self.standby.restart();
@@ -84,7 +84,7 @@ fn keyed(number: u64) -> Propose {
     }
 }
 
-/// Proposes; succeeds if the proposal was acknowledged.
+/// Proposes a call. Succeeds only if the proposal was acknowledged.
 async fn propose(store: &PostgresStore, number: u64) -> Result<(), StoreError> {
     match store.write(Command::Propose(Box::new(keyed(number)))).await? {
         Answer::Propose(proposed) => {

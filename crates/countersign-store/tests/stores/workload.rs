@@ -36,8 +36,8 @@ impl TestClient {
     }
 }
 
-/// I1, I2, I4, I5: checks that every acknowledged fact is stored, and that every effect was approved and started
-/// before, and happened once.
+/// Checks I1, I2, I4 and I5: every acknowledged fact is stored, and every effect was approved and started before, and
+/// happened once.
 pub async fn check(store: &dyn Store, acks: &[Ack], effects: &[CallId]) {
     let mut once = HashSet::new();
     for call in effects {
@@ -70,7 +70,7 @@ pub async fn check(store: &dyn Store, acks: &[Ack], effects: &[CallId]) {
     }
 }
 
-/// Returns an approval and its history after verifying them.
+/// Reads an approval and its history, and checks that they agree.
 pub async fn verified_approval(store: &dyn Store, id: ApprovalId) -> (SharedApproval, Vec<Event>) {
     let tenant = Tenant::single();
     let approval = store.approval(&tenant, id).await.unwrap();
@@ -97,8 +97,8 @@ pub async fn verified_approval(store: &dyn Store, id: ApprovalId) -> (SharedAppr
     (approval, events)
 }
 
-/// I12: checks that a running call becomes unknown once its time is over, and never starts again. The clock must be
-/// past all deadlines.
+/// Checks I12: a running call becomes unknown once its time is over, and never starts again. The clock must be past all
+/// deadlines.
 pub async fn check_sweep(gate: &Gate, approvals: &[SharedApproval]) {
     gate.expire_due().await.unwrap();
     for before in approvals {

@@ -12,7 +12,7 @@ use countersign::store::suite::failing::{Breaks, FailingStore, Fault};
 use countersign::store::{Filter, Store, StoreError};
 use countersign::time::{ManualClock, Time};
 
-/// Creates a world over a store with this fault, and returns both.
+/// Creates a world over a store with this fault. Returns the world and the store.
 fn failing(fault: Fault) -> (World, Arc<FailingStore<MemoryStore>>) {
     let clock = Arc::new(ManualClock::at(Time::from_micros(1_794_000_000_000_000)));
     let store = Arc::new(FailingStore::new(
@@ -22,7 +22,7 @@ fn failing(fault: Fault) -> (World, Arc<FailingStore<MemoryStore>>) {
     (world_over(store.clone(), clock, POLICY), store)
 }
 
-/// Returns every fault that a store call can have.
+/// Returns all faults that the store call with this number can have.
 fn faults_of(call: usize) -> Vec<Fault> {
     FailingStore::<MemoryStore>::faults_of(call)
 }
@@ -191,7 +191,7 @@ async fn doubtful_life(world: &World, life: u64) -> bool {
     false
 }
 
-/// I1, I2, I11: checks that each call that ran was approved and started on record, once. Returns how many ran.
+/// Checks I1, I2 and I11: each call that ran was approved and started on record, once. Returns how many ran.
 async fn check_all(store: &MemoryStore, world: &World, seed: u64) -> usize {
     let ran = world.ran();
     let mut once = ran.clone();

@@ -23,7 +23,7 @@ struct Payment {
     amount: u64,
 }
 
-/// A gate that was built without an `Arc` in sight, and the number of payments it made.
+/// Creates a gate with a paying tool, without an explicit `Arc`. Also returns the counter of its payments.
 fn paying() -> (Gate, Arc<AtomicUsize>) {
     let paid = Arc::new(AtomicUsize::new(0));
     let count = paid.clone();

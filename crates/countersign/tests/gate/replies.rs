@@ -39,7 +39,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A reply built from the value, from its first word, or from `word`.
+/// Builds a reply from the value, from its first word, or from `word`; `form` selects which.
 fn reply(value: &str, form: usize, word: &str) -> String {
     let first = value.split(['/', ' ']).next().unwrap_or_default();
     match form {
@@ -212,7 +212,7 @@ no = "Keep"
 /// yes, and are asked again.
 const MISTAKEN: &str = include_str!("replies/mistaken.jsonl");
 
-/// Reads every reply to its card, and returns those that are read wrongly.
+/// Reads every reply to its card. Returns the number of replies, and those that are read wrongly.
 fn misread(rows: &str) -> (usize, Vec<String>) {
     let rows: Vec<serde_json::Value> = rows
         .lines()

@@ -25,7 +25,7 @@ const NAMES: [&str; 14] = [
     "a", "b", "x", "y", "0", "1", "a.b", "a: x", "a  x", "0-1", "", "a, b", "\"0\"", "a/b",
 ];
 
-/// Values that are easily confused with each other, the most confusable first.
+/// Returns values that are easily confused with each other, the most confusable first.
 fn leaves() -> Vec<Value> {
     let first = [
         json!(1),
@@ -85,7 +85,7 @@ fn leaves() -> Vec<Value> {
     first.into_iter().chain(others).chain(texts).collect()
 }
 
-/// Small arguments of every shape, to compare all that could be confused.
+/// Returns small arguments of every shape, so that all pairs that could be confused are compared.
 fn every_shape() -> Vec<Value> {
     let leaves = leaves();
     let few = leaves.get(..12).unwrap();

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// Something that another program does while a call waits, given the folder that everything is in.
+/// A change that another program makes while a call waits. The argument is the test's folder.
 type Change = fn(&Path);
 
-/// A place with `project`, whose `docs` is a link to `scratch`, beside `scratch` and `precious`.
+/// Creates `project`, `scratch` and `precious` in one folder. `project/docs` and `project/b.txt` are links into
+/// `scratch`.
 fn laid_out() -> (TestFolder, PathBuf) {
     let place = agents();
     let root = place.path().canonicalize().unwrap();

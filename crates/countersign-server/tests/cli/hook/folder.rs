@@ -8,7 +8,7 @@ use crate::served::Served;
 
 const RM: &str = r#"{"command":"rm -rf build"}"#;
 
-/// An event before a call, in a folder.
+/// Returns the event of a coding agent before a call in this folder.
 fn event(agent: &str, id: &str, folder: &Path, tool: &str, input: &str) -> String {
     let event = match agent {
         "gemini" => gemini("BeforeTool", tool, input, "").replace("03:00:00", &format!("03:00:0{id}")),
@@ -168,7 +168,7 @@ fn i3_a_call_in_no_known_folder_is_blocked() {
     }
 }
 
-/// Returns true if a read is held, with its notes.
+/// Proposes a read through the hook. Returns whether it is held, and the notes on its card.
 #[track_caller]
 pub(super) fn read(
     place: &TestFolder,
@@ -262,7 +262,7 @@ fn x81_a_relative_path_begins_in_the_working_folder() {
     }
 }
 
-/// A project beside a home folder with keys.
+/// Creates a project folder and, next to it, a home folder with `.ssh`. Returns the project and `.ssh`.
 pub(super) fn project(place: &TestFolder) -> [std::path::PathBuf; 2] {
     place.write("countersign.toml", POLICY.replace("cool_down = \"2m\"", ""));
     let root = place.path().canonicalize().unwrap();

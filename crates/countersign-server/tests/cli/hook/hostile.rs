@@ -58,7 +58,7 @@ fn looks(agent: &str) -> [Vec<&str>; 3] {
     ]
 }
 
-/// States and messages of the findings about a coding agent.
+/// Returns state and message of each finding about a coding agent.
 #[track_caller]
 fn findings_in(left: &Left, agent: &str) -> Vec<(String, String)> {
     let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"));
@@ -94,7 +94,7 @@ fn check_not_run(place: &TestFolder, agent: &str, settings: &Path, text: &str) {
     }
 }
 
-/// A program that passes the self-test like a good hook, and lets every other call pass.
+/// Writes a program that passes the self-test like a real hook, but lets every other call pass. Returns its path.
 fn liar(place: &TestFolder, agent: &str) -> String {
     let denies = match agent {
         "gemini" => r#"{"decision":"deny","reason":"self-test: held"}"#,

@@ -13,7 +13,7 @@ fn agents() -> TestFolder {
     place
 }
 
-/// Trusts Codex's hook, as a person does with `/hooks`.
+/// Marks the hook as trusted in Codex's configuration, as a person does with `/hooks`.
 fn trust(place: &TestFolder) {
     let file = place.path().join("home/.codex/hooks.json");
     let settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -30,7 +30,7 @@ fn run(place: &TestFolder, arguments: &[&str]) -> Left {
     Left::of(place.command(arguments).output().unwrap())
 }
 
-/// States and messages that `hook status` reports for an agent.
+/// Returns state and message of each finding that `hook status` reports for a coding agent.
 #[track_caller]
 fn findings(place: &TestFolder, agent: &str) -> Vec<(String, String)> {
     findings_of(place, &["hook", "status", agent, "--json"], agent)
@@ -614,7 +614,7 @@ fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
     assert!(!place.path().join(".claude").exists());
 }
 
-/// Findings of `hook status` in a folder of a project.
+/// Returns state and message of each finding that `hook status` reports in a folder of a project.
 #[track_caller]
 fn findings_in(place: &TestFolder, folder: &str, agent: &str) -> Vec<(String, String)> {
     let mut command = place.command(&["hook", "status", agent, "--json"]);

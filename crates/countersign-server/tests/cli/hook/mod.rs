@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::test_folder::{Left, TestFolder};
 
 const POLICY: &str = include_str!("../../../policies/coding-agents.toml");
-/// Arguments that no serialiser would produce: spaces, key order, an escape, a number too large for a double.
+/// Arguments in a form that no serializer would produce: spaces, key order, an escape, a number too large for a double.
 const LS: &str = r#"{"command" : "ls \u00e9",  "z":1.50, "a":12345678901234567890123}"#;
 
 fn agents() -> TestFolder {
@@ -55,7 +55,7 @@ fn ask(place: &TestFolder, arguments: &[&str], event: &[u8]) -> Left {
     Left::of(fed(hook(place, arguments), event).wait_with_output().unwrap())
 }
 
-/// An event in the format of Claude Code and Codex.
+/// Returns an event before a call, in the format of Claude Code and Codex.
 fn before(id: &str, tool: &str, input: &str) -> String {
     format!(
         r#"{{"session_id":"s1","transcript_path":"t","cwd":"/","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"{tool}","tool_input":{input},"tool_use_id":"{id}"}}"#
@@ -68,7 +68,7 @@ fn after(event: &str, id: &str, rest: &str) -> String {
     )
 }
 
-/// An event in the format of Gemini CLI.
+/// Returns an event in the format of Gemini CLI.
 fn gemini(event: &str, tool: &str, input: &str, rest: &str) -> String {
     format!(
         r#"{{"session_id":"s1","transcript_path":"t","cwd":"/","hook_event_name":"{event}","timestamp":"2026-11-16T03:00:00.000Z","tool_name":"{tool}","tool_input":{input}{rest}}}"#

@@ -19,7 +19,7 @@ use crate::test_folder::TestFolder;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/several/peer.py");
 
-/// Policy under which every tool passes except `send_email`.
+/// Returns a policy under which every tool of these servers passes, except `send_email`.
 fn policy(servers: &[&str]) -> String {
     let mut policy = String::new();
     for server in servers {
@@ -33,7 +33,7 @@ fn policy(servers: &[&str]) -> String {
     policy
 }
 
-/// Creates a folder with these servers, each in its mode.
+/// Creates a folder with these test servers, given by name and mode.
 fn place(servers: &[(&str, &str)]) -> TestFolder {
     let place = TestFolder::without_policy();
     let names: Vec<&str> = servers.iter().map(|(name, _)| *name).collect();

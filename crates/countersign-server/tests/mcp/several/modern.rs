@@ -125,7 +125,7 @@ fn two_eras() -> TestFolder {
     place(&[("mail", "modern"), ("news", "")])
 }
 
-/// Headers that a client sends with this message.
+/// Returns the headers that a client sends with this message.
 fn headers(message: &Value) -> Vec<(&'static str, String)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let headers = [

@@ -9,7 +9,7 @@ use crate::http::{Running, everything};
 use crate::peers::{drive, filesystem, gateway, node, package, python, typescript};
 use crate::test_folder::TestFolder;
 
-/// How the server `server-everything` is reached.
+/// Transport over which the server `server-everything` is reached.
 #[derive(Clone, Copy, Debug)]
 enum Everything {
     Started,

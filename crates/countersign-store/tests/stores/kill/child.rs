@@ -16,7 +16,7 @@ use crate::client::TestClient;
 use crate::database::open_sqlite;
 use crate::layer::Layered;
 
-/// Pause after which the idle writer has checkpointed the WAL.
+/// Pause after which an idle writer has certainly checkpointed the WAL.
 const MOVED_AFTER: Duration = Duration::from_millis(300);
 
 /// Prefix of the child's messages.
@@ -42,7 +42,7 @@ fn clock() -> Arc<HaltingClock> {
     Arc::new(HaltingClock::starting_at(begin))
 }
 
-/// Opens the store in the child's folder, with its clock. It stops at the point that the parent named.
+/// Opens the store in the child's folder, with a clock. The store stops the process at the point that the parent named.
 pub fn open_halting(folder: &Path) -> (Arc<dyn Store>, Arc<HaltingClock>, Arc<HaltPoint>) {
     let halt = Arc::new(HaltPoint::new(setting("POINT").unwrap(), number("PASSES")));
     let clock = clock();

@@ -19,8 +19,8 @@ use futures_util::FutureExt;
 use super::child::say;
 use crate::layer::Layer;
 
-/// K1 to K13: every point at which an approval can be interrupted: before, with the lock of, within, and after each
-/// command, and around the effect.
+/// All points at which an approval can be interrupted: before each command, while the command holds the lock, within
+/// its transaction, and after it; and around the effect of the call.
 pub const POINTS: [&str; 26] = [
     "before propose",
     "locked propose",
@@ -63,7 +63,7 @@ pub fn name_in_points(command: &Command) -> Option<&'static str> {
     })
 }
 
-/// The point to stop at, and how often to pass it first.
+/// The point to stop at, and how often the process passes it before it stops.
 pub struct HaltPoint {
     point: String,
     passes: AtomicU64,
@@ -77,7 +77,7 @@ impl HaltPoint {
         }
     }
 
-    /// Returns true if this is the point and it was passed often enough.
+    /// Returns true if the process has to stop here: at the right point, and passed often enough.
     pub fn is_here(&self, point: &str) -> bool {
         let less = |passes: u64| passes.checked_sub(1);
         self.point == point
@@ -113,7 +113,7 @@ pub struct HaltingClock {
 
 enum ClockMode {
     Run,
-    /// The next caller waits.
+    /// The next caller waits until told otherwise.
     Hold,
     Held,
     /// After this many calls, the next caller blocks forever.

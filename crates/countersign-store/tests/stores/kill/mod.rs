@@ -30,16 +30,16 @@ use halt::POINTS;
 
 /// Longer than any deadline of a test approval.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Number of kills after which everything open is swept.
+/// Number of kills after which all open approvals are swept.
 const GENERATION: usize = 5;
 
-/// A store file, with everything ever acknowledged by or run from it.
+/// A store file, with everything that was ever acknowledged or run on it.
 struct KillHistory {
     folder: TempDir,
-    /// Clock of the file: each generation runs an hour after the one before.
+    /// Clock of the file. Each generation runs an hour after the one before.
     clock: Arc<ManualClock>,
     acks: Vec<Ack>,
-    /// Number of `acks` from generations that were swept.
+    /// Number of acknowledgements in `acks` from generations that were swept.
     swept: usize,
     deaths: usize,
     random: u64,
@@ -142,7 +142,7 @@ impl KillHistory {
         }
     }
 
-    /// Checks everything once more.
+    /// Checks everything once more, and that there were at least `least_deaths` kills.
     fn close(self, least_deaths: usize) {
         let effects = self.effects();
         runtime().block_on(async {

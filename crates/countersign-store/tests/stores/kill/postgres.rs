@@ -46,7 +46,7 @@ struct HaltingStore {
     store: PostgresStore,
     clock: Arc<HaltingClock>,
     halt: Arc<HaltPoint>,
-    /// Time after which a command is killed midway.
+    /// Time after which the process stops if it is to be killed in the middle of a command.
     delay: Duration,
 }
 

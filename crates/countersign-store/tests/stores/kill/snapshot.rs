@@ -51,7 +51,7 @@ before = { tool = "read_page" }
 const OLD: &str = r#"{"title":"Old","sections":4}"#;
 const NEW: &str = r#"{"title":"Old","sections":5}"#;
 
-/// Recorded state of a call when its process died, and whether it had its effect.
+/// What is known of a call when its process is killed: its recorded state, and whether it had its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CallAtKill {
     state: CallState,
@@ -62,7 +62,7 @@ const fn at_kill(state: CallState, affected: bool) -> CallAtKill {
     CallAtKill { state, affected }
 }
 
-/// Every point from the last read to the end.
+/// All points from the last read of the page to the end of the call.
 const POINTS: [(&str, CallAtKill); 12] = [
     ("before look", at_kill(CallState::Released, false)),
     ("after look", at_kill(CallState::Released, false)),
