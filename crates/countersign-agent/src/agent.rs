@@ -132,9 +132,9 @@ pub struct Agent {
 pub struct TurnContext {
     /// Tenant in which the agent proposes calls.
     pub tenant: Tenant,
-    /// The channel of the conversation.
+    /// Channel of the conversation, in which cards are shown.
     pub channel: Channel,
-    /// The person the agent acts for.
+    /// Person whom the agent talks to and acts for.
     pub person: Person,
 }
 

@@ -32,7 +32,7 @@ pub enum Provider {
 /// Address and credentials of a provider.
 #[derive(Clone, Debug)]
 pub struct ProviderSettings {
-    /// Base URL.
+    /// Base URL of the API.
     pub url: String,
     /// API key, if the provider needs one.
     pub key: Option<ApiKey>,

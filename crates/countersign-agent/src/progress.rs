@@ -44,7 +44,7 @@ pub enum Progress {
     },
     /// An approval was created. Its card is shown when the agent has finished its text.
     Proposed {
-        /// The approval.
+        /// The new approval, which is pending.
         approval: SharedApproval,
     },
     /// The person replied to a card, and the gate accepted or refused the decision.
@@ -58,7 +58,7 @@ pub enum Progress {
     ChannelMessage(String),
     /// A card has to be shown now. Its approval and the session are saved.
     ShowCard {
-        /// The approval.
+        /// The pending approval that the card shows.
         approval: SharedApproval,
         /// The question to show.
         prompt: Box<Prompt>,

@@ -38,7 +38,7 @@ pub struct SessionKey {
     pub channel: Channel,
 }
 
-/// A conversation and its open approvals.
+/// A loaded session: its messages, and the approvals that it waits for.
 #[derive(Clone, Debug)]
 pub struct Session {
     session_key: SessionKey,
@@ -51,7 +51,7 @@ pub struct Session {
     usage: Usage,
 }
 
-/// One addition to a session.
+/// One addition to a session, appended as a whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {

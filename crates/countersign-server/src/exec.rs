@@ -31,7 +31,6 @@ const LARGEST_COMPLAINT: usize = 16 * 1024;
 
 /// One call to run.
 pub struct Job {
-    /// Name of the tool.
     pub tool: String,
     /// Id of the call; `None` for a read that passed, which has no record.
     pub call: Option<String>,

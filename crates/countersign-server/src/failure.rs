@@ -35,7 +35,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Returns the exit code.
+    /// Returns the number with which the process exits. Scripts rely on these numbers.
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -55,7 +55,6 @@ impl Exit {
 /// An error with a message, a hint, a code for programs and an exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// Exit code of the process.
     pub exit: Exit,
     /// Stable code for programs, such as `not_found`.
     pub code: Cow<'static, str>,

@@ -17,9 +17,8 @@ pub const DEFAULT_FILE: &str = "countersign.toml";
 
 /// A policy with the file that it was read from.
 pub struct Loaded {
-    /// The parsed policy.
     pub policy: Policy,
-    /// Text of the file.
+    /// Text that the policy was parsed from; empty for the empty policy.
     pub text: String,
     /// Path of the file. `None` for the empty policy.
     pub file: Option<PathBuf>,

@@ -12,7 +12,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Installs the handlers.
+    /// Installs the signal handlers. Fails if the operating system refuses them.
     pub fn listen() -> Result<Stop, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
@@ -26,7 +26,7 @@ impl Stop {
         })
     }
 
-    /// Waits for the next signal.
+    /// Waits for the next SIGTERM or SIGINT.
     pub async fn next_signal(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

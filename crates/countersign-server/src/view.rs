@@ -259,7 +259,7 @@ pub fn hex(bytes: &[u8]) -> String {
     pairs.collect()
 }
 
-/// Decodes hexadecimal.
+/// Decodes hexadecimal. `None` if the text is not valid.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {

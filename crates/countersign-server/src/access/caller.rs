@@ -13,7 +13,7 @@ pub struct Caller {
     pub tenant: Tenant,
     /// Name of the credential, shown as the requester of an approval.
     pub name: Person,
-    /// Scopes of the credential.
+    /// What the credential may be used for.
     pub scopes: Scopes,
     /// Agent of the credential, if any; the caller then only sees and changes that agent's approvals.
     pub agent: Option<Agent>,

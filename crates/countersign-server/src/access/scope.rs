@@ -125,7 +125,7 @@ impl Role {
     }
 }
 
-/// A set of scopes.
+/// A sorted set of scopes, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scopes(Vec<Scope>);

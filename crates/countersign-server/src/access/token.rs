@@ -24,31 +24,32 @@ pub const LONGEST_TOKEN: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 pub struct Token {
     /// Name of the token, shown as the requester of its proposals.
     pub name: Person,
-    /// Scopes of the token.
+    /// What the token may be used for.
     pub scopes: Scopes,
-    /// Agent that the token belongs to.
+    /// Agent that proposes with the token; `None` for every other kind of token.
     pub agent: Option<Agent>,
     /// Person who uses the token, or on whose behalf the agent acts.
     pub person: Option<Person>,
     /// Generation of that person's account, so that the token is not valid for a later account of the same name.
     #[serde(default)]
     generation: String,
-    /// Time of creation.
+    /// Time at which the token was created, on the store's clock.
     pub created_at: Time,
-    /// Time of expiry.
+    /// Time from which on the token is not accepted, on the store's clock.
     pub expires_at: Time,
 }
 
-/// A token to be created.
+/// Settings of a token that is to be created by [`NewToken::mint`].
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// Tenant of the token.
+    /// Tenant in which the token will work.
     pub tenant: Tenant,
     /// Name of the token; by default that of the agent or person.
     pub name: Option<Person>,
-    /// Scopes of the token.
+    /// What the token may be used for. All scopes must belong to one [`Role`].
     pub scopes: Scopes,
-    /// Agent that the token belongs to.
+    /// Agent that will propose with the token. Required for the scopes `propose` and `wait`, and not allowed with
+    /// others.
     pub agent: Option<Agent>,
     /// Person who will use the token, or on whose behalf the agent acts.
     pub person: Option<Person>,

@@ -40,7 +40,7 @@ use crate::output::ruling::Line;
 use crate::store::{Missing, Watch};
 use crate::view::{ApprovalView, PageView};
 
-/// Backend of a command.
+/// Where a command does its work: on a store, or through a server.
 pub enum Backend {
     /// Works on the store directly, through a gate in this process.
     Local(Box<LocalBackend>),

@@ -33,7 +33,7 @@ pub struct Question<'a> {
     pub method: Method,
     /// Path below the server's base URL.
     pub path: &'a str,
-    /// Idempotency key.
+    /// Idempotency key, sent as a header.
     pub key: Option<&'a Key>,
     /// JSON body; empty for GET.
     pub body: Bytes,

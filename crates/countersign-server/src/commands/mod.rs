@@ -30,7 +30,7 @@ use crate::cli::{Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
-/// Runs one command.
+/// Runs the command that was parsed from the command line, and returns its exit code.
 pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     let global = &cli.global;
     match cli.command {

@@ -23,7 +23,7 @@ const LATE: &str = "not sent: its deadline passed first";
 /// Minimum length of the shared signing key, in bytes.
 const SHORTEST_KEY: usize = 32;
 
-/// A tool at a URL.
+/// A tool that is called by an HTTP POST request.
 #[derive(Clone)]
 pub struct HttpTool {
     target: Target,

@@ -25,7 +25,6 @@ use crate::web::tls::Files;
 /// Configuration file that is read from the current folder if none is given. It may have come with the folder, so a
 /// person must have trusted it.
 pub const DEFAULT_FILE: &str = "countersign-serve.toml";
-/// Default port of the service.
 const DEFAULT_PORT: u16 = 8787;
 /// Default for [`Config::longest_wait`].
 const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
@@ -42,7 +41,6 @@ pub struct Config {
     pub tls: Option<Files>,
     /// True if a proxy in front terminates TLS.
     pub behind_proxy: bool,
-    /// Format of the log.
     pub log: LogFormat,
     /// Path or URL of the store.
     pub store: String,

@@ -30,7 +30,6 @@ pub struct Node {
 
 /// Result of [`Node::join`].
 pub struct Joined {
-    /// The node that joined.
     pub node: Node,
     /// True if the previously recorded policy was another one.
     pub is_new_policy: bool,

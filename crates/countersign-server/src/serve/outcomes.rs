@@ -63,7 +63,7 @@ impl OutcomeFile {
         OutcomeFile::at(PathBuf::from(path), sealer)
     }
 
-    /// Returns the outcome file at `path`.
+    /// Returns the outcome file at `path`. Results in it are encrypted if there is a `sealer`.
     pub fn at(path: PathBuf, sealer: Option<Sealer>) -> OutcomeFile {
         OutcomeFile { path, sealer }
     }
@@ -153,7 +153,6 @@ impl OutcomeFile {
         }
     }
 
-    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -23,9 +23,9 @@ const PAGE: usize = 64;
 /// An event and its approval, which listeners filter by.
 #[derive(Clone, Debug)]
 pub struct EventWithApproval {
-    /// Position in the feed.
+    /// Position of the event in the feed. A reader resumes after it.
     pub cursor: Cursor,
-    /// The event.
+    /// The event as recorded in the approval's history.
     pub event: Event,
     /// The approval as it was when the event was read, which may be later than the event.
     pub approval: SharedApproval,

@@ -21,7 +21,7 @@ pub struct Service(Arc<Parts>);
 
 /// Parts that a service consists of.
 pub struct Parts {
-    /// The approval gate.
+    /// Gate that rules on calls, records decisions and runs calls.
     pub gate: Gate,
     /// Reads chat replies and applies them as decisions through the gate.
     pub conversations: Conversations,
@@ -29,7 +29,7 @@ pub struct Parts {
     pub settings: Settings,
     /// Rate and concurrency limits.
     pub limits: Limits,
-    /// Prometheus metrics.
+    /// Counters and gauges for the `/metrics` endpoint.
     pub metrics: Metrics,
     /// Result of this node's last background write, for the readiness check.
     pub writable: Writable,

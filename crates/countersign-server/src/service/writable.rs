@@ -9,7 +9,7 @@ use countersign::store::{Store, StoreError};
 pub struct Writable(Mutex<Option<StoreError>>);
 
 impl Writable {
-    /// Records the result of a write.
+    /// Records the result of a write that the node made by itself.
     pub fn note(&self, written: Result<(), StoreError>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = written.err();
     }

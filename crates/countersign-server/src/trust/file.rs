@@ -36,7 +36,7 @@ pub struct TrustedContent {
 }
 
 impl TrustedContent {
-    /// Records the current content of a file.
+    /// Returns the hash of a file's content and, if it is a policy, its rulings.
     pub fn of(text: &str) -> TrustedContent {
         let policy = Policy::parse(text).ok();
         let listed = policy.iter().flat_map(|policy| policy.catalogue());

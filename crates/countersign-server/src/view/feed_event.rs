@@ -9,20 +9,20 @@ use serde_json::value::RawValue;
 
 use super::Moment;
 
-/// Event of the feed.
+/// One event of the feed, as `watch` prints it and the API streams it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FeedEventView {
-    /// Approval of the event.
+    /// Approval whose history contains the event.
     pub approval: ApprovalId,
     /// Number of the event in the approval's history.
     pub number: u32,
     pub at: Moment,
     /// Actor that caused the event.
     pub by: String,
-    /// The approval's agent.
+    /// Agent that proposed the approval.
     pub agent_name: String,
-    /// The approval's channel.
+    /// Channel that the approval was proposed in.
     pub channel: Option<String>,
     /// The approval's state when the event was read. May be newer than the event.
     pub status: State,

@@ -10,7 +10,7 @@ use countersign::time::Time;
 use super::ApprovalView;
 use super::make::{call_state, state};
 
-/// Outcome of an approval.
+/// Outcome of an approval and its calls, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The decision: `approved`, or `2 of 3 approved`.
@@ -31,7 +31,7 @@ struct Ended {
 }
 
 impl Outcome {
-    /// Returns the outcome at `now`.
+    /// Returns the outcome as of `now`, even if no sweep has recorded an expiry yet.
     pub fn of(approval: &Approval, now: Time) -> Outcome {
         let calls = approval.calls.iter().map(|call| Ended {
             state: call_state(call, now),

@@ -49,7 +49,7 @@ impl From<&WorkingFolder> for WorkingFolderView {
 }
 
 impl WorkingFolderView {
-    /// Checks the folder and its links.
+    /// Converts the view to the library's type. Fails if a path is not acceptable.
     pub fn read(self) -> Result<WorkingFolder, BadFolder> {
         let links = self.links.into_iter().map(|link| Link {
             path: link.path,

@@ -28,7 +28,7 @@ pub type Answer<T> = Result<T, ApiError>;
 pub struct ApiError {
     /// HTTP status.
     pub status: StatusCode,
-    /// Machine-readable code.
+    /// Stable error code for programs, such as `not_found`.
     pub code: &'static str,
     /// Message for people.
     pub message: String,

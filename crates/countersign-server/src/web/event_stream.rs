@@ -81,7 +81,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads the query of a request.
+    /// Builds the filter from the query of a request. An agent's credential limits it to that agent's approvals.
     pub fn new(caller: &Caller, query: EventsQuery) -> Answer<Filter> {
         let approval = query.approval.map(|id| id.parse());
         let approval = approval

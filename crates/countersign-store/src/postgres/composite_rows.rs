@@ -11,7 +11,7 @@ use super::composite::{Composite, RowWriter};
 
 type WriteResult = Result<(), Box<dyn std::error::Error + Sync + Send>>;
 
-/// A row of `approval`.
+/// A new approval, as a row of the type `approval`.
 pub(super) struct NewApprovalRow<'a>(pub(super) &'a Approval, pub(super) &'a Bodies);
 
 impl Composite for NewApprovalRow<'_> {
@@ -33,7 +33,7 @@ impl Composite for NewApprovalRow<'_> {
     }
 }
 
-/// A row of `changed_approval`.
+/// A changed approval with the version that it replaces, as a row of the type `changed_approval`.
 pub(super) struct ChangedApprovalRow<'a> {
     pub(super) before: &'a Approval,
     pub(super) after: &'a Approval,
@@ -53,7 +53,7 @@ impl Composite for ChangedApprovalRow<'_> {
     }
 }
 
-/// A call with its position: a row of `call`.
+/// A call with its position, as a row of the type `call`.
 pub(super) struct PositionedCall<'a> {
     approval: &'a Approval,
     position: i16,
@@ -95,7 +95,7 @@ impl Composite for PositionedCall<'_> {
     }
 }
 
-/// A row of `changed_call`.
+/// A changed call, as a row of the type `changed_call`. Large values are left out where they have not changed.
 pub(super) struct ChangedCallRow<'a> {
     pub(super) before: &'a Call,
     pub(super) after: PositionedCall<'a>,
@@ -119,7 +119,7 @@ impl Composite for ChangedCallRow<'_> {
     }
 }
 
-/// A row of `new_event`.
+/// A new event, as a row of the type `new_event`.
 pub(super) struct NewEventRow<'a> {
     pub(super) seq: i32,
     pub(super) approval: &'a Approval,

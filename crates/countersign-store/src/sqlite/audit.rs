@@ -285,7 +285,6 @@ struct AuditContext<'a> {
     policies: HashMap<i64, [u8; 32]>,
 }
 
-/// Result of one range.
 enum RangeResult {
     Approvals(Audited, IndexCounts),
     /// Position of the first event, the leaf hashes of the range, and the first event that is out of order.

@@ -15,7 +15,6 @@ pub(super) const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// Estimated size of an approval or a call without its arguments and result, in bytes.
 pub(super) const BASE_BYTES: usize = 1024;
 
-/// The reader cache.
 pub(super) struct ReaderCache(GenerationalCache<ApprovalId, Loaded>);
 
 impl Default for ReaderCache {

@@ -52,7 +52,7 @@ pub struct Served {
     pub model: String,
     /// True if a script answers.
     pub is_scripted: bool,
-    /// Suggested first messages.
+    /// Example messages that the playground page offers to start with.
     pub openings: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub struct Loaded {
     pub plan: AgentConfig,
     /// True if a script answers instead of a model.
     pub is_scripted: bool,
-    /// Suggested first messages.
+    /// Example messages that the playground page offers to start with.
     pub openings: Vec<String>,
 }
 

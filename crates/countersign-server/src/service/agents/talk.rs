@@ -39,7 +39,7 @@ pub enum News {
     Progress(Box<Progress>),
     /// The turn ended early.
     Failed {
-        /// Error message.
+        /// Message for the person.
         message: String,
         /// Advice on what to do next.
         hint: &'static str,
@@ -60,7 +60,7 @@ impl News {
 /// An action of a person in a talk.
 #[derive(Clone, Debug)]
 pub enum PersonAction {
-    /// A message.
+    /// A message in words.
     Text {
         /// Text of the message.
         text: String,
@@ -69,9 +69,9 @@ pub enum PersonAction {
         /// Key of the card that the person had on the screen.
         after: Option<Key>,
     },
-    /// A pressed button.
+    /// A press of a card's button.
     Button {
-        /// Payload of the button.
+        /// Payload of the button, as it came with the card.
         payload: String,
         /// Positions of the calls to approve, if not all.
         only: Option<Vec<u8>>,
@@ -137,7 +137,7 @@ impl Talk {
         &self.served
     }
 
-    /// Returns the session id.
+    /// Returns the id of the session, as used in URLs.
     pub fn session_id(&self) -> &str {
         &self.session
     }
