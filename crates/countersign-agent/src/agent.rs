@@ -127,7 +127,7 @@ pub struct Agent {
     config: Arc<AgentConfig>,
 }
 
-/// Where a turn takes place, and for whom.
+/// Tenant, channel and person of a turn.
 #[derive(Clone, Debug)]
 pub struct TurnContext {
     /// Tenant in which the agent proposes calls.

@@ -133,7 +133,7 @@ async fn spawn(program: &Path, directory: &Path) -> anyhow::Result<(Child, Strin
     bail!("the service did not start")
 }
 
-/// What the agent waits for. The wait is measured from the decision on.
+/// Event that ends the agent's wait. The wait is measured from the decision on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The recorded result of the call.

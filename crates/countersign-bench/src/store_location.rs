@@ -1,4 +1,4 @@
-//! Where the measured store is: in memory, in a directory, or on a PostgreSQL server.
+//! Location of the measured store: in memory, in a directory, or on a PostgreSQL server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use countersign::store::memory::MemoryStore;
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 
-/// Location of the measured store.
+/// Location of the measured store, from the option `--on`.
 pub(crate) enum StoreLocation {
     Memory,
     Sqlite { directory: PathBuf, ours: bool },

@@ -373,7 +373,7 @@ mod tests {
         let lines = examples.replace("\\\n    ", " ");
         let own = |line: &str| {
             let at = line.find("countersign ")?;
-            // What follows a pipe, a redirection or three spaces is not part of the command.
+            // Text after a pipe, a redirection or three spaces is not part of the command.
             let line = line.get(at..)?;
             let ends = [" | ", " > ", " < ", "   "]
                 .iter()

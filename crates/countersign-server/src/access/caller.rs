@@ -13,7 +13,7 @@ pub struct Caller {
     pub tenant: Tenant,
     /// Name of the credential, shown as the requester of an approval.
     pub name: Person,
-    /// What the credential may be used for.
+    /// Scopes of the credential, each of which permits some requests.
     pub scopes: Scopes,
     /// Agent of the credential, if any; the caller then only sees and changes that agent's approvals.
     pub agent: Option<Agent>,

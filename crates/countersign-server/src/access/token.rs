@@ -24,7 +24,7 @@ pub const LONGEST_TOKEN: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 pub struct Token {
     /// Name of the token, shown as the requester of its proposals.
     pub name: Person,
-    /// What the token may be used for.
+    /// Scopes of the token, each of which permits some requests.
     pub scopes: Scopes,
     /// Agent that proposes with the token; `None` for every other kind of token.
     pub agent: Option<Agent>,
@@ -46,7 +46,7 @@ pub struct NewToken {
     pub tenant: Tenant,
     /// Name of the token; by default that of the agent or person.
     pub name: Option<Person>,
-    /// What the token may be used for. All scopes must belong to one [`Role`].
+    /// Scopes of the token. All of them must belong to one [`Role`].
     pub scopes: Scopes,
     /// Agent that will propose with the token. Required for the scopes `propose` and `wait`, and not allowed with
     /// others.

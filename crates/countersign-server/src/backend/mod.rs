@@ -40,7 +40,7 @@ use crate::output::ruling::Line;
 use crate::store::{Missing, Watch};
 use crate::view::{ApprovalView, PageView};
 
-/// Where a command does its work: on a store, or through a server.
+/// Backend of a command: the local store, or a server's API.
 pub enum Backend {
     /// Works on the store directly, through a gate in this process.
     Local(Box<LocalBackend>),

@@ -52,7 +52,7 @@ pub fn print(approval: &ApprovalView, output: &mut Output) -> Result<(), Failure
     }
 }
 
-/// What to do with arguments that contain a secret.
+/// Treatment of arguments that contain a secret: not written, or written in full.
 #[derive(Clone, Copy, PartialEq)]
 enum Secrets {
     Kept,

@@ -21,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(15);
 /// Interval of the heartbeat.
 pub const BEAT: Duration = Duration::from_secs(5);
 
-/// This service's membership among the nodes of a store.
+/// Membership of this service among the nodes of a store.
 pub struct Node {
     tenant: Tenant,
     key: String,

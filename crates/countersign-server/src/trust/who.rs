@@ -20,7 +20,7 @@ const TRUST_GID: &str = "COUNTERSIGN_TRUST_GID";
 const MOST_LINKS: usize = 40;
 const STICKY: u32 = 0o1000;
 
-/// Which rights others may have in the folder that contains the file.
+/// Rights that others may have in the folder that contains the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Folder {
     /// Others may create their own files in the folder if it is sticky, as `/tmp` is.

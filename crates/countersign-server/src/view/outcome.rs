@@ -23,7 +23,7 @@ pub struct Outcome {
     pub all_succeeded: bool,
 }
 
-/// What the outcome needs to know about one call.
+/// State of one call, and whether the approver denied it.
 #[derive(Clone, Copy)]
 struct Ended {
     state: CallState,

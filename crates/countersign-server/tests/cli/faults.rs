@@ -545,7 +545,7 @@ fn stops_on_a_full_disk() {
     }
 }
 
-/// Fills the disk.
+/// Writes to the file `ballast` until the disk is full.
 fn fill(ballast: &std::path::Path) {
     let mut file = std::fs::File::create(ballast).unwrap();
     for size in [65_536, 4_096, 512, 1] {

@@ -402,7 +402,7 @@ async fn fills_the_disk() {
     }
 }
 
-/// Fills the disk.
+/// Writes to the file `ballast` until the disk is full.
 fn fill(ballast: &Path) {
     use std::io::Write as _;
     let mut file = std::fs::File::create(ballast).unwrap();

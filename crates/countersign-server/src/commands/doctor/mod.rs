@@ -24,7 +24,7 @@ use crate::{keys, policy};
 /// Result of one check.
 #[derive(Serialize)]
 pub struct Finding {
-    /// What was checked, in one word, such as `store`.
+    /// Subject of the check in one word, such as `store`.
     subject: &'static str,
     state: Health,
     /// Message, one sentence.

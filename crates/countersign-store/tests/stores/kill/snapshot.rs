@@ -51,7 +51,7 @@ before = { tool = "read_page" }
 const OLD: &str = r#"{"title":"Old","sections":4}"#;
 const NEW: &str = r#"{"title":"Old","sections":5}"#;
 
-/// What is known of a call when its process is killed: its recorded state, and whether it had its effect.
+/// State of a call when its process is killed: as recorded, and whether the call had its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CallAtKill {
     state: CallState,
