@@ -148,7 +148,7 @@ impl ModelError {
     }
 }
 
-/// Stream of the parts of an answer. Ends after a [`AnswerPart::Stop`] or an error.
+/// Stream of the parts of an answer. Ends after [`AnswerPart::Stop`] or after an error.
 pub type AnswerStream = BoxStream<'static, Result<AnswerPart, ModelError>>;
 
 /// A language model, or a script in its place.
