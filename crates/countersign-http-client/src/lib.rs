@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::http::uri::Scheme;
@@ -165,7 +165,12 @@ impl Client {
         let body = body
             .collect()
             .await
-            .map_err(|error| connection_broken(&error.to_string()))?;
+            .map_err(|error| match error.is::<LengthLimitError>() {
+                true => {
+                    RequestError::Unknown(format!("the response is larger than {} bytes", self.most_bytes))
+                }
+                false => connection_broken(&error.to_string()),
+            })?;
         drop(connection);
         Ok(Response {
             status,

@@ -207,7 +207,9 @@ impl Account {
     pub fn hash_password(password: &str) -> Result<String, AccessError> {
         let length = password.len();
         if password.chars().count() < SHORTEST_PASSWORD || length > LONGEST_PASSWORD {
-            let reason = format!("a password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters");
+            let reason = format!(
+                "a password has at least {SHORTEST_PASSWORD} characters and at most {LONGEST_PASSWORD} bytes"
+            );
             return Err(AccessError::NotAllowed(reason));
         }
         let hash = Argon2::default().hash_password(password.as_bytes());

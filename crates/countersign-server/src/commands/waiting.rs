@@ -78,17 +78,22 @@ async fn until(
     if let Some(approval) = waited {
         return Ok(approval);
     }
-    let what = match until {
-        Until::Decided => "still pending",
-        Until::Finished => "not finished",
+    let (what, hint) = match until {
+        Until::Decided => (
+            "still pending",
+            "the approval is still pending: wait again, or decide it",
+        ),
+        Until::Finished => (
+            "not finished",
+            "wait again, or see what it waits for with `countersign show`",
+        ),
     };
     let id = waiting.id.short();
     let message = format!(
         "approval `{id}` is {what} after {}",
         duration::show(waiting.timeout)
     );
-    Err(Failure::with(Exit::TimedOut, "timed_out", message)
-        .hint("the approval is still pending: wait again, or decide it"))
+    Err(Failure::with(Exit::TimedOut, "timed_out", message).hint(hint))
 }
 
 async fn run(

@@ -173,7 +173,7 @@ impl Output {
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::error(
                 "output",
-                format!("cannot write the arguments: {error}"),
+                format!("cannot write the output: {error}"),
             )),
             _ => Ok(()),
         }

@@ -52,7 +52,7 @@ pub fn check(path: &Path, folder: Folder) -> Result<(), Failure> {
             people.check_owner(&here, &found)?;
             links += 1;
             if links > MOST_LINKS {
-                return Err(unreadable(path, &"too many sign-in links are open"));
+                return Err(unreadable(path, &"too many symbolic links"));
             }
             let target = here.read_link().map_err(|error| unreadable(&here, &error))?;
             if target.is_absolute() {

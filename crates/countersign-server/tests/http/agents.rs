@@ -12,7 +12,7 @@ use countersign_server::access::Scope;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::support::{NOON, Service, request};
+use crate::support::{NEW_YEAR, Service, request};
 
 pub const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
@@ -30,7 +30,7 @@ pub struct Chat {
 
 impl Chat {
     pub async fn new() -> Chat {
-        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+        let clock = Arc::new(ManualClock::at(Time::from_micros(NEW_YEAR)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
         let world = World::in_memory(&crm::SETUP).unwrap();
         let service = Service::talking(&clock, &store, &world).await;

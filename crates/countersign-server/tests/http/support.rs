@@ -61,7 +61,7 @@ secret = ["token"]
 "#;
 
 /// 2026-01-01T00:00:00Z in microseconds.
-pub const NOON: i64 = 1_767_225_600_000_000;
+pub const NEW_YEAR: i64 = 1_767_225_600_000_000;
 
 /// A service with two people: `ana` (approvers) and `finn` (finance).
 pub struct Service {
@@ -232,7 +232,7 @@ impl Service {
 
     pub async fn person(&self, tenant: &str, name: &str, groups: &[&str]) {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-        let account = Account::new(Person::new(name).unwrap(), groups, Time::from_micros(NOON));
+        let account = Account::new(Person::new(name).unwrap(), groups, Time::from_micros(NEW_YEAR));
         let added = account.add(self.app.store(), &Tenant::new(tenant).unwrap()).await;
         assert!(matches!(added, Ok(_) | Err(AccessError::Exists(_))), "{added:?}");
     }
@@ -309,7 +309,7 @@ impl Service {
 
 /// Returns an empty store and its clock, which tests move.
 fn empty_store() -> (Arc<ManualClock>, Arc<MemoryStore>) {
-    let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+    let clock = Arc::new(ManualClock::at(Time::from_micros(NEW_YEAR)));
     let store = Arc::new(MemoryStore::with_clock(clock.clone()));
     (clock, store)
 }

@@ -232,7 +232,7 @@ impl Talk {
     pub async fn resume(&self, service: &Service) -> Result<(), Busy> {
         let _turn = self.turn().await?;
         let mut news_sender = NewsSender::new(service, self.going.news.clone(), None);
-        match self.has_settled().await {
+        match self.has_news().await {
             Ok(false) => {}
             Ok(true) => {
                 let place = self.place.clone();
@@ -249,7 +249,7 @@ impl Talk {
     }
 
     /// Returns true if a card of this talk was decided or has ended, and the session does not contain the result yet.
-    async fn has_settled(&self) -> Result<bool, TurnError> {
+    async fn has_news(&self) -> Result<bool, TurnError> {
         let session = self.session().await?;
         let store = self.served.agent.gate().store();
         for open in session.open_approvals() {
