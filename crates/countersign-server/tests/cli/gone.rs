@@ -19,7 +19,7 @@ const POLICY: &str = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minu
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Numbers of the calls that reached the tool.
-type Effects = Arc<Mutex<Vec<u64>>>;
+pub type Effects = Arc<Mutex<Vec<u64>>>;
 
 /// Starts a tool that answers at once and records the calls it received.
 fn recording_tool() -> (u16, Effects) {
@@ -67,12 +67,23 @@ fn read_message(stream: &mut TcpStream) -> String {
     String::from_utf8(body).unwrap()
 }
 
-/// Sends one request; `None` if the service is gone.
+/// Sends a POST request; `None` if the service is gone.
 fn ask(host: &str, token: &str, path: &str, body: &str) -> Option<(u16, Value)> {
+    request(host, token, &format!("POST {path}"), "", body)
+}
+
+/// Sends one request, given its method and path and further header lines; `None` if the service is gone.
+pub fn request(
+    host: &str,
+    token: &str,
+    method_and_path: &str,
+    headers: &str,
+    body: &str,
+) -> Option<(u16, Value)> {
     let mut stream = TcpStream::connect(host).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\n\
+        "{method_and_path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\n{headers}\
          content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
@@ -112,14 +123,14 @@ fn delete_under(log: &Path, pid: u32) {
     }
 }
 
-struct Service {
-    child: Child,
-    host: Option<String>,
+pub struct Service {
+    pub child: Child,
+    pub host: Option<String>,
 }
 
 impl Service {
     /// Starts a service and runs `delete` in parallel. Waits until the service listens or ends.
-    fn start(
+    pub fn start(
         place: &TestFolder,
         delete: impl FnOnce(u32) + Send + 'static,
     ) -> (Service, std::thread::JoinHandle<()>) {
@@ -155,7 +166,7 @@ impl Service {
     }
 
     /// Waits for the service to end; returns its exit code and its standard error.
-    fn end(&mut self) -> (Option<i32>, String) {
+    pub fn end(&mut self) -> (Option<i32>, String) {
         let begun = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -193,16 +204,22 @@ fn stored(path: &Path) -> HashMap<u64, (String, String)> {
 }
 
 /// A store with an agent and a person, and a tool that records its calls.
-struct World {
-    place: TestFolder,
-    effects: Effects,
-    agent: String,
-    ana: String,
+pub struct World {
+    pub place: TestFolder,
+    pub effects: Effects,
+    pub agent: String,
+    pub ana: String,
 }
 
 impl World {
     fn new() -> World {
-        let place = TestFolder::without_policy();
+        World::with(|_| {})
+    }
+
+    /// Creates a world in a folder that `prepare` has prepared.
+    pub fn with(prepare: impl FnOnce(&mut TestFolder)) -> World {
+        let mut place = TestFolder::without_policy();
+        prepare(&mut place);
         place.write("countersign.toml", POLICY);
         let (port, effects) = recording_tool();
         place.write(

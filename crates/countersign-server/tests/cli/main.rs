@@ -27,6 +27,7 @@ mod process;
 mod propose;
 mod remote;
 mod roles;
+mod rolling;
 mod rows;
 mod secrets;
 mod served;
