@@ -163,6 +163,27 @@ impl KillHistory {
     }
 }
 
+/// Number of store files that are worked on at the same time. A round mostly waits for processes and for the disk.
+const FILES: usize = 3;
+
+/// Runs `rounds` rounds of `kills` kills each, spread over several store files in parallel, and checks each file at the
+/// end.
+fn kill_in_parallel(seed: u64, rounds: usize, kills: usize, kill: impl Fn(&mut KillHistory, usize) + Sync) {
+    let of_file = |file: usize| (file..rounds).step_by(FILES);
+    std::thread::scope(|scope| {
+        for file in 0..FILES {
+            let kill = &kill;
+            scope.spawn(move || {
+                let mut history = KillHistory::new(seed + 100 * file as u64);
+                for round in of_file(file) {
+                    kill(&mut history, round);
+                }
+                history.close(of_file(file).count() * kills);
+            });
+        }
+    });
+}
+
 fn client(store: Arc<dyn Store>) -> TestClient {
     TestClient::new(
         store,
@@ -253,27 +274,24 @@ fn child_message(line: &str) -> Option<&str> {
 
 #[test]
 fn f01_kill_at_every_step_on_sqlite() {
-    let mut history = KillHistory::new(1);
     // Each round kills once at each point.
     let rounds = rounds("F01", 9 * POINTS.len()).div_ceil(POINTS.len());
-    for round in 0..rounds {
+    kill_in_parallel(1, rounds, POINTS.len(), |history, round| {
         for point in POINTS {
             let mut child = history.child(12, point, round as u64 % 3);
             let mut acks = child.until(&format!("at {point}"));
             acks.extend(child.kill());
             history.verify_after_kill(acks);
         }
-    }
-    history.close(rounds * POINTS.len());
+    });
     report("F01", "sqlite", rounds * POINTS.len());
 }
 
 /// K15: kills during a backup and during a checkpoint.
 #[test]
 fn f01_kill_during_backup_and_checkpoint_on_sqlite() {
-    let mut history = KillHistory::new(5);
     let kills = rounds("F01", 16);
-    for _ in 0..kills {
+    kill_in_parallel(5, kills, 1, |history, _| {
         let mut child = history.backing_up();
         let mut acks = child.until("open");
         let delay = history.random(900_000);
@@ -281,16 +299,14 @@ fn f01_kill_during_backup_and_checkpoint_on_sqlite() {
         acks.extend(child.kill());
         history.verify_after_kill(acks);
         history.check_copies();
-    }
-    history.close(kills);
+    });
     report("F01-K15", "sqlite", kills);
 }
 
 #[test]
 fn f03_kill_at_random_on_sqlite() {
-    let mut history = KillHistory::new(2);
     let rounds = rounds("F03", 80);
-    for round in 0..rounds {
+    kill_in_parallel(2, rounds, 1, |history, round| {
         let mut child = history.child(10_000, "", 0);
         let mut acks = Vec::new();
         // Some are killed while they open the file.
@@ -302,16 +318,14 @@ fn f03_kill_at_random_on_sqlite() {
         std::thread::sleep(Duration::from_micros(delay));
         acks.extend(child.kill());
         history.verify_after_kill(acks);
-    }
-    history.close(rounds);
+    });
     report("F03", "sqlite", rounds);
 }
 
 #[test]
 fn f03_kill_of_one_among_three_on_sqlite() {
-    let mut history = KillHistory::new(3);
     let rounds = rounds("F03", 15);
-    for _ in 0..rounds {
+    kill_in_parallel(3, rounds, 1, |history, _| {
         let mut children: Vec<ChildProcess> = (0..3).map(|_| history.child(8, "", 0)).collect();
         let victim = history.random(3) as usize;
         let mut victim = children.swap_remove(victim);
@@ -325,8 +339,7 @@ fn f03_kill_of_one_among_three_on_sqlite() {
             acks.extend(child.end());
         }
         history.verify_after_kill(acks);
-    }
-    history.close(rounds);
+    });
     report("F03", "sqlite-three", rounds);
 }
 
