@@ -299,6 +299,14 @@ Examples:
     Trace(Trace),
     /// Show how a chat reply would be read: yes, no or something else, and why
     Read(Read),
+    /// Print instructions for an agent's prompt: how to work with calls that wait for a person
+    #[command(after_help = "\
+For agents whose loop is not ours; add the text to the system prompt. A service returns it at /v1/guide.
+
+Examples:
+  countersign guide
+  countersign guide > guide.txt")]
+    Guide,
     /// Check a policy, test a call against it, or create a first one
     #[command(
         subcommand,

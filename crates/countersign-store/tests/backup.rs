@@ -48,6 +48,7 @@ async fn h21_erased_content_is_in_no_file() {
         limit: 100,
         by: Actor::Gate,
         policy: Hash::of(b"policy"),
+        dry_run: false,
     };
     assert_eq!(store.purge(&purge).await.unwrap().erased, 1);
     let backup = folder.path().join("backup.db");

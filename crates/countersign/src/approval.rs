@@ -307,6 +307,12 @@ impl Approval {
         self.state != State::Pending && self.calls.iter().all(|call| call.state.is_over())
     }
 
+    /// Returns true if the content can be erased: it has not been erased before, and the approval is finished and has
+    /// not changed since `before`.
+    pub fn is_erasable(&self, before: Time) -> bool {
+        self.erased_at.is_none() && self.is_finished() && self.changed_at < before
+    }
+
     /// Records an event: assigns its number and link, and applies the state changes that it implies.
     ///
     /// INVARIANT: states change nowhere else, so they are always the fold of the events.

@@ -117,12 +117,21 @@ pub struct Restore {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The history stays, and `countersign verify` still passes.
+The history stays, and `countersign verify` still passes. Erased content cannot be restored, so this asks first; without a
+terminal it needs --yes.
 
 Examples:
-  countersign purge --older-than 90d")]
+  countersign purge --older-than 90d --dry-run
+  countersign purge --older-than 90d
+  countersign purge --older-than 90d --yes")]
 pub struct Purge {
     /// Erase approvals that have not changed for this long, such as `90d`
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub older_than: Duration,
+    /// Only say how many approvals would be erased
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Erase without asking
+    #[arg(long)]
+    pub yes: bool,
 }

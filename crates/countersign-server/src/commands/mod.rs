@@ -54,6 +54,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Expire => expire::run(global, output).await,
         Command::Trace(options) => trace::run(global, options, output),
         Command::Read(options) => read::run(&options, output),
+        Command::Guide => guide(output),
         Command::Trust(options) => trust::run(&options, output),
         Command::Doctor(options) => doctor::run(global, options, output).await,
         Command::Clock(options) => clock::run(global, &options, output).await,
@@ -65,6 +66,15 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Key(command) => key::run(&command, output),
         Command::Hook(command) => hook::run(global, command, output).await,
     }
+}
+
+/// Prints the instructions for models that work with held calls.
+fn guide(output: &mut Output) -> Result<Exit, Failure> {
+    match output.is_json {
+        true => output.json(&serde_json::json!({ "guide": countersign::gate::GUIDE }))?,
+        false => output.raw(countersign::gate::GUIDE.as_bytes())?,
+    }
+    Ok(Exit::Done)
 }
 
 /// Returns the coding agent whose events a `hook` command answers; `None` for any other command.

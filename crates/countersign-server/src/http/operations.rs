@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics`, for operators. None of them reveals the content of approvals.
+//! `/healthz`, `/readyz` and `/metrics`, for operators, and `/v1/guide`, for agents. None of them reveals the content of
+//! approvals.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -27,6 +28,15 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     app.store().now().await?;
     app.store().list(&app.settings.tenant, &one()).await?;
     Ok("ready\n")
+}
+
+/// Instructions for an agent's prompt
+///
+/// Tells a model how to work with calls that wait for a person. Add it to the system prompt of an agent.
+#[utoipa::path(get, path = "/v1/guide", tag = "calls",
+    responses((status = 200, content_type = "text/plain", body = String)))]
+pub async fn guide() -> &'static str {
+    countersign::gate::GUIDE
 }
 
 /// Metrics for Prometheus

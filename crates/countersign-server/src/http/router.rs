@@ -49,6 +49,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(agents::say))
         .routes(routes!(agents::session))
         .routes(routes!(agents::follow))
+        .routes(routes!(operations::guide))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
         .routes(routes!(operations::metrics))

@@ -322,6 +322,7 @@ fn the_help_is_a_contract() {
       expire     Expire overdue approvals now (a running service does this by itself)
       trace      Show where each value of a call came from
       read       Show how a chat reply would be read: yes, no or something else, and why
+      guide      Print instructions for an agent's prompt: how to work with calls that wait for a person
       policy     Check a policy, test a call against it, or create a first one
       key        Generate keys that encrypt the credentials stored with calls
       trust      Trust files, stores and servers that were found rather than named by you

@@ -90,7 +90,7 @@ fn x83_the_file_confirms_no_pin_after_a_purge() {
         "the attack works before"
     );
     std::thread::sleep(std::time::Duration::from_millis(1100));
-    let purged = place.good(&["purge", "--older-than", "1s"]);
+    let purged = place.good(&["purge", "--older-than", "1s", "--yes"]);
     assert!(purged.contains("2 approvals"), "{purged}");
     let left = left(&place);
     assert_eq!(confirmed(&left), None);

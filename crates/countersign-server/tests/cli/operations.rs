@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::served::Served;
+use crate::terminal::Terminal;
 use crate::test_folder::{MARIA, TestFolder};
 
 fn chmod(place: &TestFolder, name: &str, mode: u32) {
@@ -170,14 +171,51 @@ fn h15_purge_erases_content_and_keeps_what_happened() {
     let left = place.run(&["purge"]);
     assert_eq!(left.code, 2, "how old has to be said: {left:?}");
     assert!(place.good(&["purge", "--older-than", "90d"]).contains(" 0 "));
+    // Without a terminal nobody can be asked, so nothing is erased.
+    let refused = place.run(&["purge", "--older-than", "0s"]);
+    assert!(
+        refused.code == 2 && refused.stderr.contains("--yes"),
+        "{refused:?}"
+    );
+    let counted = place.good(&["purge", "--older-than", "0s", "--dry-run"]);
+    assert!(
+        counted.contains("would erase the content of 1 approval"),
+        "{counted}"
+    );
     assert!(place.good(&["show", &id]).contains("maria@acme.com"));
-    assert!(place.good(&["purge", "--older-than", "0s"]).contains(" 1 "));
+    assert!(
+        place
+            .good(&["purge", "--older-than", "0s", "--yes"])
+            .contains(" 1 ")
+    );
     let card = place.good(&["show", &id, "--events"]);
     assert!(
         !card.contains("maria@acme.com") && card.contains("erased"),
         "{card}"
     );
     assert!(card.contains("denied"), "{card}");
+}
+
+#[test]
+fn h15_purge_asks_at_a_terminal() {
+    let place = TestFolder::new();
+    let id = place.propose(&["create_contact", MARIA]);
+    place.good(&["deny", &id]);
+    for (answer, is_erased) in [("n", false), ("", false), ("y", true)] {
+        let mut terminal = Terminal::run(&place, "purge --older-than 0s", &[]);
+        terminal.shows("Erase the content of 1 approval for good? [y/N]");
+        terminal.press(&format!("{answer}\r"));
+        terminal.shows("ended 0");
+        let card = place.good(&["show", &id]);
+        assert_eq!(!card.contains("maria@acme.com"), is_erased, "{answer}: {card}");
+    }
+}
+
+#[test]
+fn c7_the_guide_is_printed_as_the_library_has_it() {
+    let place = TestFolder::new();
+    assert_eq!(place.good(&["guide"]), countersign::gate::GUIDE);
+    assert_eq!(place.json(&["guide"])["guide"], countersign::gate::GUIDE);
 }
 
 #[test]

@@ -17,6 +17,20 @@ async fn h26_health_says_nothing_about_anybody() {
 }
 
 #[tokio::test]
+async fn c7_the_guide_is_for_everybody() {
+    let service = Service::new().await;
+    let guide = service.ask(request(Method::GET, "/v1/guide", None, "")).await;
+    assert_eq!(guide.status, 200);
+    assert_eq!(guide.text, countersign::gate::GUIDE);
+    assert!(
+        guide.headers["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/plain")
+    );
+}
+
+#[tokio::test]
 async fn h25_what_happens_is_counted() {
     let service = Service::new().await;
     let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);

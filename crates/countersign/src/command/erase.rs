@@ -60,7 +60,7 @@ impl Erase {
         if approval.erased_at.is_some() {
             return Ok(Erasure::Already);
         }
-        if !approval.is_finished() || approval.changed_at >= self.before {
+        if !approval.is_erasable(self.before) {
             return Ok(Erasure::NotYet);
         }
         for key in keys_left_by(&approval) {

@@ -29,13 +29,15 @@ pub struct Purge {
     pub by: Actor,
     /// Hash of the policy in force, recorded in the events.
     pub policy: Hash,
+    /// True to count what would be erased, and erase nothing.
+    pub dry_run: bool,
 }
 
 /// Result of one page of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Purged {
-    /// Number of approvals erased by this page.
+    /// Number of approvals that this page erased, or would erase in a dry run.
     pub erased: usize,
     /// Number of approvals that had been erased before. A page of nothing else means that an earlier purge got this
     /// far.
@@ -61,9 +63,11 @@ pub(super) async fn purge<S: Store + ?Sized>(store: &S, purge: &Purge) -> Result
         ..Purged::default()
     };
     // The erase command checks this again inside its transaction; the filter only saves needless writes.
-    let worth = old
-        .iter()
-        .filter(|approval| approval.erased_at.is_none() && approval.is_finished());
+    let worth = old.iter().filter(|approval| approval.is_erasable(purge.before));
+    if purge.dry_run {
+        purged.erased = worth.count();
+        return Ok(purged);
+    }
     let commands = worth.map(|approval| {
         Command::Erase(Erase {
             tenant: purge.tenant.clone(),

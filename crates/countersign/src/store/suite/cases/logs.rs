@@ -97,6 +97,7 @@ pub async fn i16_the_log_goes_on_after_erasing_and_voiding(fixture: Fixture) {
         limit: 100,
         by: Actor::Gate,
         policy: sample::policy(),
+        dry_run: false,
     };
     let purged = fixture.store.purge(&purge).await.unwrap();
     let voided = fixture.store.void_open(sample::policy()).await.unwrap();

@@ -158,7 +158,14 @@ pub async fn h21_a_purge_goes_through_what_is_old(fixture: Fixture) {
         limit: 4,
         by: Actor::Gate,
         policy: sample::policy(),
+        dry_run: false,
     };
+    let counted = Purge {
+        limit: 500,
+        dry_run: true,
+        ..purge.clone()
+    };
+    assert_eq!(fixture.store.purge(&counted).await.unwrap().erased, 6);
     let (mut total, mut pages) = (0, 0);
     loop {
         let purged = fixture.store.purge(&purge).await.unwrap();
