@@ -1,7 +1,7 @@
 //! Names of files in a text, which may be a path, a filter or a shell command.
 //!
-//! Input: one text of a call's arguments. Output: everything in it that can be a path: the text itself, its words as
-//! they are written, and its words as a POSIX shell reads them, without quotes and backslashes.
+//! Input: one text from a call's arguments. Output: everything in the text that can be a path: the text itself, its
+//! words as they are written, and its words as a POSIX shell reads them, without quotes and backslashes.
 //! Not here: variables, substitutions and wildcards, which only a shell can resolve. A command that uses a variable or
 //! a substitution, or that changes its folder, counts as unsure.
 
@@ -11,9 +11,9 @@ use std::collections::HashSet;
 pub const LONGEST_TEXT: usize = 4096;
 /// Maximum number of names in one text.
 pub const MOST_NAMES: usize = 1000;
-/// Characters between the words of a command line, or the choices of a pattern, besides white space.
+/// Characters that, in addition to white space, separate the words of a command line or the choices of a pattern.
 const SEPARATORS: &str = "\"'`;|&<>()=,{}\0";
-/// Characters that end a word in a shell, besides white space.
+/// Characters that, in addition to white space, end a word in a shell.
 const OPERATORS: &str = ";|&<>()`\0";
 /// Commands of a shell that change its folder.
 const FOLDER_CHANGES: [&str; 4] = ["cd", "chdir", "pushd", "popd"];
@@ -39,14 +39,14 @@ pub(crate) fn patched_files(text: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| Some(line.split_once(':')?.1.trim()))
 }
 
-/// Returns true if a text consists of letters, digits, `_` and `-`, as argument names of tools do and most paths do
-/// not.
+/// Returns true if a text consists only of letters, digits, `_` and `-`. Argument names of tools do; most paths do not.
 pub fn is_argument_name(name: &str) -> bool {
     name.chars()
         .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Returns the names in a text, each once, the text itself first; `None` if the text is too long or has too many.
+/// Returns everything in a text that can be a path, each once, the text itself first. `None` if the text is longer than
+/// [`LONGEST_TEXT`] or has more than [`MOST_NAMES`] names.
 pub fn names_in(text: &str) -> Option<Vec<String>> {
     if text.len() > LONGEST_TEXT {
         return None;
@@ -97,7 +97,7 @@ impl ShellWords {
         // In a here-document, quotes and backslashes mean something else. Comments count as text: an apostrophe there
         // leaves a quote open.
         let is_here_document = text.contains("<<") && text.contains(['\'', '"', '\\']);
-        // After such a command, relative paths begin in another folder.
+        // After a command that changes the folder, relative paths begin in another folder.
         let moves = reader
             .words
             .iter()
@@ -176,7 +176,7 @@ impl Reader {
             let next = rest.peek().copied();
             match (c, next) {
                 ('"', _) => return,
-                // Within double quotes, a backslash escapes only these.
+                // Within double quotes, a backslash escapes only these characters.
                 ('\\', Some('$' | '`' | '"' | '\\' | '\n')) => self.escaped(rest.next()),
                 ('$', Some('"')) => self.word.push(c),
                 ('$', next) => self.dollar(next.as_ref()),
@@ -198,7 +198,7 @@ impl Reader {
         if !word.is_empty() {
             self.words.push(word);
         }
-        // curl reads the file of `-F name=@file`.
+        // In `curl -F name=@file`, the text after `@` is the name of a file that curl reads.
         let behind_at = value.as_deref().and_then(|value| value.strip_prefix('@'));
         let behind_at = behind_at.map(str::to_owned);
         self.words.extend(value);
@@ -206,7 +206,7 @@ impl Reader {
     }
 }
 
-/// Resolves one level of percent encoding; `None` if there is none.
+/// Decodes one level of percent encoding. `None` if nothing in the text is percent-encoded.
 pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let bytes = text.as_bytes();

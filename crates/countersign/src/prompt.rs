@@ -25,12 +25,12 @@ pub const LONGEST_MESSAGE: usize = 4_000;
 /// Lowest limit that a conversation may set; a shorter message has no room for the question itself.
 pub const SHORTEST_LIMIT: usize = 400;
 
-/// Further input for building a prompt.
+/// Settings for building a prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptOptions<'a> {
     /// Maximum length of the text, in UTF-16 code units, as chats count.
     pub limit: usize,
-    /// Concerns to show, for each call.
+    /// Concerns to show: one list for each call, in the order of the calls.
     pub concerns: &'a [Vec<Concern>],
     /// Address of the inbox, if there is one, for cards that do not fit.
     pub page: Option<&'a str>,
@@ -52,11 +52,11 @@ impl Default for PromptOptions<'_> {
 pub struct Prompt {
     /// Id of the approval; not for display.
     pub approval: ApprovalId,
-    /// Digest of the card; a decision on another one is stale.
+    /// Digest of the card; a decision that names another digest is stale.
     pub digest: Hash,
     /// Summary of the calls, escaped for display.
     pub summary: String,
-    /// Verdict on the provenance of the values, with those that are not the person's; `None` if no conversation was
+    /// Verdict on the provenance of the values, with those that the person did not give; `None` if no conversation was
     /// given. Escaped for display.
     pub origins: Option<String>,
     /// Card and question, to be shown unchanged. If the card does not fit, the text says how much is missing and where
@@ -307,7 +307,7 @@ impl Pressed {
     /// Returns the answer for this approval in this channel; `None` if the button belongs to another card.
     pub fn says(&self, approval: &Approval, channel: &Channel) -> Option<Button> {
         let is = |answer| self.is_from(approval, channel) && is_same(&proof(approval, answer), &self.proof);
-        // Such a payload is issued only with a whole card.
+        // A payload that approves is issued only with a whole card.
         let approve = is(APPROVE).then(|| Button::Approve(WholeCard::shown(approval)));
         approve.or_else(|| is(DENY).then_some(Button::Deny))
     }

@@ -1,4 +1,5 @@
-//! The registry: small durable entries that a service stores beside approvals, such as tokens, people and sessions.
+//! The registry: small durable entries that a service stores in addition to approvals, such as tokens, people and
+//! sessions.
 //!
 //! An entry is looked up by kind and key alone, because the tenant of a token is known only once its entry was found.
 //! An entry belongs to one tenant forever, and counts as absent once it has expired, whether or not a sweep has run.
@@ -85,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind with this number.
+    /// Returns the kind with this number; `None` if there is none.
     pub fn from_code(code: i16) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.code() == code)
     }

@@ -40,13 +40,13 @@ impl Act {
         self.summary.as_deref()
     }
 
-    /// Returns all words of the summary, including those that are shown only under a condition. A reply that names the
-    /// act cannot repeat such words. They only show that the summary may say more than its fixed words.
+    /// Returns all words of the summary, including those that are shown only under a condition. If they are more than
+    /// the fixed words, the summary may describe more than a reply can repeat.
     pub(crate) fn every(&self) -> Option<&str> {
         self.every.as_deref()
     }
 
-    /// The title, or the words of the tool's name.
+    /// The title; without one, the words of the tool's name.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
@@ -82,7 +82,8 @@ fn literals(template: &str, with_conditions: bool) -> String {
     found
 }
 
-/// Returns the start and end of the next template tag. An unclosed tag extends to the end of the text.
+/// Returns the byte range of the next template tag; `None` if there is none. An unclosed tag extends to the end of the
+/// text.
 fn next_tag(text: &str) -> Option<(usize, usize)> {
     let tags = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
     let found = tags

@@ -45,8 +45,8 @@ fn collect<'t>(value: &'t Tree<'_>, texts: &mut Vec<&'t str>) {
     }
 }
 
-/// Returns the paths that a text may mean: as written, resolved against each folder in which it may begin, and with
-/// links followed; each of them also with `.` and `..` removed.
+/// Returns the paths that a text may mean: as written, resolved against each possible base folder, and with links
+/// followed; each of them also with `.` and `..` removed.
 fn readings(text: &str, bases: &[String], folder: Option<&WorkingFolder>) -> Vec<String> {
     let targets = |path: &str| {
         let links = folder.into_iter().flat_map(WorkingFolder::links);

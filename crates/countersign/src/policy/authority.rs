@@ -24,7 +24,7 @@ pub(super) const ASSURANCES: [(&str, Assurance); 6] = [
 /// Requirements for approving a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
-    /// Whether the requester, and the person it acts for, are barred from approving.
+    /// True if neither the requester nor the person for whom the requester acts may approve.
     pub four_eyes: bool,
     /// Number of different people who must approve.
     pub quorum: u8,

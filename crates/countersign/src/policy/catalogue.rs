@@ -5,7 +5,7 @@
 use super::{Authority, Policy, Tool};
 use crate::effect::{Effect, Risk};
 
-/// A tool's entry, independent of any arguments.
+/// A tool's entry in the policy, without anything that depends on a call's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolListing<'p> {
@@ -27,7 +27,7 @@ pub struct ToolListing<'p> {
     pub approvers: &'p [String],
     /// Further requirements for approving.
     pub authority: Authority,
-    /// Tool that undoes a call.
+    /// Tool that undoes a call; `None` if the policy declares no undo.
     pub undo: Option<&'p str>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::hash::Hash;
 
-/// Hash of a tool's complete definition, with who provided it.
+/// Hash of a tool's complete definition, and the party that provided the hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Definition {
     /// No hash was given. Does not satisfy a pin.
@@ -15,7 +15,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// The hash, whether claimed or read.
+    /// Returns the hash, whether claimed or read; `None` if it is unknown.
     pub fn hash(self) -> Option<Hash> {
         match self {
             Definition::Unknown => None,
@@ -34,7 +34,7 @@ impl Definition {
         hash.map_or(Definition::Unknown, Definition::Read)
     }
 
-    /// Returns why this does not satisfy a pinned hash; `None` if it does.
+    /// Returns the reason why this definition does not satisfy a pinned hash; `None` if it does.
     pub(super) fn check_pin(self, pinned: Hash) -> Option<&'static str> {
         match self {
             Definition::Read(hash) if hash == pinned => None,

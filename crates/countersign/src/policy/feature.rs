@@ -33,7 +33,8 @@ pub(super) const SCHEMA: Feature = Feature {
 };
 
 impl Feature {
-    /// Returns a message about `what` and a hint, if this program was built without the feature.
+    /// Returns an error message about `what`, and a hint, if this program was built without the feature; `None`
+    /// otherwise.
     pub(super) fn missing_for(self, what: &str) -> Option<(String, String)> {
         let Feature { name, is_enabled } = self;
         (!is_enabled).then(|| {
@@ -43,7 +44,7 @@ impl Feature {
         })
     }
 
-    /// Returns whether a key can be read: false if it is there and needs a missing feature, which is then reported.
+    /// Returns false, and reports a mistake, if the table has the key but this program was built without the feature.
     pub(super) fn can_read(self, reader: &mut Reader<'_>, table: &DeTable<'_>, key: &str) -> bool {
         match (table.get_key_value(key), self.missing_for(&format!("`{key}`"))) {
             (Some((found, _)), Some((message, hint))) => {

@@ -12,7 +12,7 @@ pub struct Problem {
     pub column: usize,
     /// Description of the mistake.
     pub message: String,
-    /// Advice on how to fix it.
+    /// Advice on how to fix the mistake, if there is any.
     pub hint: Option<String>,
 }
 

@@ -21,12 +21,13 @@ pub(super) struct Text {
     pub(super) value: String,
     /// Byte offset of the value, including its quote.
     pub(super) start: usize,
-    /// Byte offset of its first character; `None` if the string contains escapes.
+    /// Byte offset of the first character after the quote; `None` if the string contains escapes.
     inside: Option<usize>,
 }
 
 impl Text {
-    /// Returns the position in the policy of a byte of this string; its start if the string contains escapes.
+    /// Converts a byte offset in this string to one in the policy. If the string contains escapes, returns the string's
+    /// start.
     pub(super) fn at(&self, offset: usize) -> usize {
         self.inside
             .map_or(self.start, |inside| inside + offset.min(self.value.len()))
@@ -118,7 +119,7 @@ impl<'t> Reader<'t> {
         Some(texts)
     }
 
-    /// Reads one of a fixed set of words.
+    /// Reads one of a fixed set of words. `None` if the key is absent or has another value, which is then reported.
     pub(super) fn choice<T: Copy>(
         &mut self,
         table: &DeTable<'_>,
@@ -144,7 +145,7 @@ impl<'t> Reader<'t> {
         found
     }
 
-    /// Reads an integer within a range.
+    /// Reads an integer within a range. `None` if the key is absent or has another value, which is then reported.
     pub(super) fn number<N: TryFrom<u64> + PartialOrd + std::fmt::Display>(
         &mut self,
         table: &DeTable<'_>,
@@ -168,7 +169,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads an integer within a range, or the word `unlimited`, which gives `Some(None)`. `None` if the key is absent
-    /// or wrong.
+    /// or has another value, which is then reported.
     pub(super) fn limit<N: TryFrom<u64> + PartialOrd + std::fmt::Display>(
         &mut self,
         table: &DeTable<'_>,

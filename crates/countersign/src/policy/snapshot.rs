@@ -40,8 +40,8 @@ impl Policy {
         self.tools.get(tool).is_some_and(|tool| tool.before.is_some())
     }
 
-    /// Builds the `before` read for a call (tool and arguments), or says why its arguments cannot be built. `None` if
-    /// the tool declares no such read.
+    /// Builds the `before` read for a call: its tool and arguments. `None` if the tool declares no such read; an inner
+    /// error says why the arguments cannot be built.
     pub fn before(&self, tool: &str, arguments: &[u8]) -> Option<Result<(ToolName, Arguments), String>> {
         let before = self.tools.get(tool)?.before.as_ref()?;
         Some(before.make(arguments))

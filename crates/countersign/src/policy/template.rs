@@ -92,7 +92,7 @@ impl CallTemplate {
 pub(super) struct Inputs<'a> {
     documents: Vec<(&'static str, Tree<'a>)>,
     /// The same documents as template values, for expressions that compute something. A number that cannot be
-    /// represented exactly is undefined there.
+    /// represented exactly is undefined in them.
     context: Value,
 }
 
@@ -108,8 +108,8 @@ impl<'a> Inputs<'a> {
         Ok(Inputs { documents, context })
     }
 
-    /// Returns the value that a plain path such as `args.user.id` names; `None` if the expression is more than that, or
-    /// if there is no such value.
+    /// Returns the value that a plain path such as `args.user.id` names; `None` if the expression is not a plain path,
+    /// or if there is no such value.
     fn at(&self, expression: &str) -> Option<&Tree<'a>> {
         let (name, mut rest) = split_name(expression.trim())?;
         let mut tree = &self.documents.iter().find(|(known, _)| *known == name)?.1;
@@ -125,8 +125,8 @@ impl<'a> Inputs<'a> {
         Some(tree)
     }
 
-    /// Renders text that embeds plain paths only: numbers in it are as written. `None` if there is more to the
-    /// template, or if a value is missing or is neither text, number nor boolean.
+    /// Renders a template whose expressions are all plain paths, with numbers exactly as written in the document.
+    /// `None` for any other template, or if a value is missing or is neither text, number nor boolean.
     fn embed(&self, template: &str) -> Option<String> {
         // The template engine removes a line break at the end.
         if template.contains("{%") || template.contains("{#") || template.ends_with(['\n', '\r']) {
@@ -155,7 +155,7 @@ enum Step<'e> {
     Index(usize),
 }
 
-/// Splits a path such as `.name`, `["name"]` or `[0]` after its first step.
+/// Splits a path such as `.name`, `["name"]` or `[0]` after its first step; `None` if it begins with no such step.
 fn next_step(path: &str) -> Option<(Step<'_>, &str)> {
     if let Some(rest) = path.strip_prefix('.') {
         let (name, rest) = split_name(rest)?;
@@ -171,7 +171,7 @@ fn next_step(path: &str) -> Option<(Step<'_>, &str)> {
     }
 }
 
-/// Splits a text after the name that it begins with.
+/// Splits a text after the name that it begins with; `None` if it begins with no name.
 fn split_name(text: &str) -> Option<(&str, &str)> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let end = text.find(|c| !is_letter(c)).unwrap_or(text.len());
@@ -271,7 +271,7 @@ fn template(
     }
 }
 
-/// Returns the inside of a string that consists of one `{{ … }}` only.
+/// Returns the inside of a string that consists of a single `{{ … }}`; `None` for any other string.
 fn single_expression(text: &str) -> Option<&str> {
     let inside = text.strip_prefix("{{")?.strip_suffix("}}")?;
     let is_single = !inside.contains("{{") && !inside.contains("}}") && !inside.contains("{%");

@@ -27,7 +27,7 @@ pub(super) fn unknown_names(template: &str) -> Vec<UnknownName> {
     });
     named
         .filter(|named| {
-            // A known one called without arguments fails too, but with another kind of error.
+            // A known filter or test that is called without arguments fails too, but with another kind of error.
             let problem = match named.kind {
                 "filter" => state.apply_filter(&named.name, &[]).err(),
                 _ => state.perform_test(&named.name, &[]).err(),
@@ -75,7 +75,7 @@ fn code(template: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns where code ends, skipping strings.
+/// Returns the offset of the first `end` outside a string; `None` if the code is not closed.
 fn end_of_code(code: &str, end: &str) -> Option<usize> {
     let mut quote = None;
     let mut is_escaped = false;

@@ -13,7 +13,7 @@ use crate::effect::{Effect, Risk};
 use crate::secrecy::Secrecy;
 use crate::summary::SecretPath;
 
-/// Presentation of a held call to people, and execution parameters once approved.
+/// How a held call is shown to people, what approving it requires, and how it runs once approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Terms {
@@ -102,7 +102,7 @@ impl RiskAndAuthority {
         }
     }
 
-    /// Restores stakes read from a store.
+    /// Restores the risk and the authority of a stored call.
     pub(crate) fn stored(risk: Risk, authority: Authority) -> RiskAndAuthority {
         RiskAndAuthority { risk, authority }
     }

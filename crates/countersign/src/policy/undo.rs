@@ -27,7 +27,7 @@ pub enum UndoProblem {
         "the policy declares no `undo` for `{0}`\nhint: undo it by hand; an `undo` that is added counts for later calls"
     )]
     NotDeclared(String),
-    /// This policy declares no undo, but the one that the call was proposed under does.
+    /// This policy declares no undo, but the policy under which the call was proposed does.
     #[error(
         "this policy declares no `undo` for `{0}`; the policy that the call was proposed under does\n\
          hint: undo it at the service that has that policy, or name it with `--policy FILE`"
@@ -59,7 +59,7 @@ impl Policy {
     }
 
     /// Provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a value taken
-    /// from the call's arguments keeps its mark there.
+    /// from the call's arguments keeps the mark that it has in the call.
     pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Provenance {
         let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {
@@ -83,8 +83,8 @@ impl Policy {
                 mark,
             }
         });
-        // The gate has the result first-hand. Marks copied from the call's arguments are only as trustworthy as they
-        // were there.
+        // The gate has the result first-hand. Marks copied from the call's arguments are only as trustworthy as those
+        // of the call.
         let takes_arguments = sources
             .iter()
             .any(|(_, names)| names.iter().any(|name| name.starts_with("args")));
@@ -94,7 +94,8 @@ impl Policy {
     }
 }
 
-/// Returns the mark of a value built from these variables. `rest` is the pointer of the value within the one they name.
+/// Returns the mark of a value built from these variables. `rest` is the pointer of the value within the variable's
+/// value.
 fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
     let is_of = |name: &String, variable: &str| {
         let below = name.strip_prefix(variable);

@@ -1,4 +1,4 @@
-//! Placeholder for conversations in a build that does not trace values, where none can exist.
+//! Placeholder for conversations in a build that does not trace values: none can be constructed.
 
 use std::convert::Infallible;
 

@@ -70,13 +70,13 @@ impl Traced {
         Traced { pointer, mark }
     }
 
-    /// Returns the pointer, and whether it is that of a member name.
+    /// Returns the JSON pointer without its prefix, and true if it points to a member's name instead of a value.
     pub fn place(&self) -> (&str, bool) {
         place(&self.pointer)
     }
 }
 
-/// Splits [`Traced::pointer`] into the pointer, and whether it is that of a member name.
+/// Splits a [`Traced::pointer`] into the JSON pointer without its prefix, and true if it points to a member's name.
 pub fn place(pointer: &str) -> (&str, bool) {
     match pointer.strip_prefix(KEY) {
         Some(member) => (member, true),
@@ -100,7 +100,7 @@ pub enum Mark {
     Derived(Derived),
     /// Stated neither by the person nor by a tool.
     Invented {
-        /// Whether the agent wrote the value earlier.
+        /// True if the agent itself wrote the value earlier in the conversation.
         agent_said_it: bool,
     },
 }
@@ -125,21 +125,22 @@ pub struct Quote {
 pub struct ToolQuote {
     /// Name of the tool.
     pub name: String,
-    /// Whether the text may be written by strangers.
+    /// True if strangers may have written the text.
     pub is_outside: bool,
-    /// JSON pointer within a JSON result.
+    /// JSON pointer of the value within the result; `None` if the result is not JSON or the place is unknown.
     pub pointer: Option<String>,
     /// Words of the result in which the value was found.
     pub quote: Quote,
 }
 
-/// Derivation of a value from stated ones.
+/// How a value follows from stated ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Derived {
     /// Kind of derivation.
     pub how: Derivation,
-    /// Parts that the value is composed of. It is only as trustworthy as the least trusted part: see [`Derived::tool`].
+    /// Parts that the value is composed of. The value is only as trustworthy as its least trusted part: see
+    /// [`Derived::tool`].
     pub parts: Vec<Part>,
     /// Words in the value that nobody stated.
     pub unstated: Vec<String>,
@@ -151,7 +152,7 @@ pub struct Derived {
 pub struct Part {
     /// Tool that stated the part; `None` if the person did.
     pub tool: Option<String>,
-    /// Whether the part may be written by strangers.
+    /// True if strangers may have written the part.
     pub is_outside: bool,
     /// The part's words, shortened and not escaped. Empty for a secret.
     pub words: String,
@@ -206,7 +207,7 @@ pub enum Derivation {
 }
 
 impl Mark {
-    /// Returns one word for programs; for a tool, `tool:` and its name.
+    /// Returns the mark as one word for programs, such as `user` or `derived`; for a tool, `tool:` and its name.
     pub fn word(&self) -> String {
         match self {
             Mark::Person(_) => "user".to_owned(),
@@ -218,8 +219,8 @@ impl Mark {
         }
     }
 
-    /// Returns the word for programs that know neither `derived` nor `default`: a derived value counts as the person's
-    /// only if all its parts are.
+    /// Returns the mark as one word for programs that know neither `derived` nor `default`. A derived value counts as
+    /// the person's only if all its parts are; a default or unknown value counts as stated by nobody.
     pub fn source(&self) -> String {
         match self {
             Mark::Derived(derived) => derived
@@ -295,7 +296,7 @@ impl Provenance {
         self.vouched_by
     }
 
-    /// Changes who vouches for the conversation.
+    /// Sets the party that vouches for the conversation.
     pub(crate) fn by(mut self, voucher: Voucher) -> Provenance {
         self.vouched_by = voucher;
         self
@@ -324,7 +325,7 @@ impl Provenance {
         (self.heard != Coverage::Tools).then(|| self.counts())
     }
 
-    /// Returns the mark of the value at a pointer.
+    /// Returns the mark of the value at a pointer; `None` if no value has this pointer.
     pub fn mark(&self, pointer: &str) -> Option<&Mark> {
         self.leaves
             .iter()

@@ -9,7 +9,7 @@
 //! 1. the person states the value as it is (or the same number, day or account in another notation),
 //! 2. a tool states it that way,
 //! 3. the person says it in other words ("May 3rd", "two", "New York"),
-//! 4. a tool does,
+//! 4. a tool says it in other words,
 //! 5. it is the default in the tool's schema,
 //! 6. it is composed of stated values: the mark is `derived` and names the least trusted of them,
 //! 7. nobody stated it.
@@ -17,7 +17,8 @@
 //! If the person's messages are missing from the conversation, only steps 2 and 5 are tried and every other value is
 //! unknown, since the person may have stated it.
 //!
-//! INVARIANT: a value stated only by a tool is found in step 2, before any rewording of the person's is tried.
+//! INVARIANT: a value stated only by a tool is found in step 2, before the person's words are searched for a rewording
+//! of it.
 //! INVARIANT: a tool states only what the agent did not write earlier. A result that repeats the agent's own words, in
 //! whatever encoding, does not count as a source.
 
@@ -44,7 +45,7 @@ const MOST_LEAVES: usize = 1_000;
 /// Maximum length of quoted words, in characters.
 const QUOTED_CHARS: usize = 120;
 
-/// Knowledge of a tool's definition that tracing needs.
+/// Facts about a tool's definition that tracing needs.
 pub trait Declared {
     /// Returns true if the value equals the default in the tool's schema.
     fn is_default(&self, leaf: &Leaf<'_>) -> bool;
@@ -55,7 +56,7 @@ pub trait Declared {
         is_parameter(pointer)
     }
 
-    /// Returns true if the tool's results may be written by strangers, even if the conversation gives them the role
+    /// Returns true if strangers may have written the tool's results, even if the conversation gives them the role
     /// `tool`.
     fn is_outside(&self, _tool: &str) -> bool {
         false
@@ -229,7 +230,8 @@ impl Tracing<'_, '_> {
         if value.is_empty() {
             return Mark::Default;
         }
-        // The person's latest statement is what they mean; a tool's earliest is where a value came from.
+        // Of several statements, the person's latest is what they mean, and a tool's earliest is where the value came
+        // from.
         let people = || self.sources.iter().filter(|source| source.is_person()).rev();
         let tools = || self.sources.iter().filter(|source| !source.is_person());
         let stated = |source: &Source<'_>| source.find(|text| value.stated_in(text));
@@ -246,8 +248,8 @@ impl Tracing<'_, '_> {
                 return mark;
             }
         }
-        // INVARIANT: without the person's messages, no value is called derived or invented: the agent may have it from
-        // the person.
+        // INVARIANT: without the person's messages, no value is marked as derived or invented: the person may have
+        // stated it.
         if self.heard == Coverage::Tools {
             return match is_default() && !is_repeated {
                 true => Mark::Default,

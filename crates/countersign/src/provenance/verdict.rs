@@ -18,8 +18,8 @@ impl Provenance {
         self.verdict_in(&Origins::english())
     }
 
-    /// The verdict in a person's language, escaped for display. States first if it relies on a conversation that the
-    /// agent supplied.
+    /// The verdict in a person's language, escaped for display. If the agent supplied the conversation, the verdict
+    /// says so.
     pub fn verdict_in(&self, words: &Origins) -> String {
         let verdict = self.findings(words);
         let is_known = self.counts().unknown < self.counts().total();
@@ -192,7 +192,8 @@ impl<'p> Marks<'p> {
         })
     }
 
-    /// Returns the member name on the path to a row that is more prominent than the row's value, escaped for display.
+    /// Returns the most prominent member name on the path to a row, escaped for display; `None` if no name is more
+    /// prominent than the row's value.
     pub fn name_of(&self, row: &Row) -> Option<&str> {
         let value = self.value_of(row).prominence();
         let more_prominent = self.names_of(row).filter(|(_, mark)| mark.prominence() > value);
@@ -263,8 +264,9 @@ impl Mark {
         }
     }
 
-    /// Details for the label: who stated the value, and in which words if they differ from it. Escaped for display, but
-    /// quotes others, so must be shown apart from values.
+    /// Details for the label: who stated the value, and in which words if they differ from it; `None` if there is
+    /// nothing to add. The text is escaped for display, but quotes what others wrote, so it must be shown apart from
+    /// values.
     pub fn detail(&self) -> Option<String> {
         let quoted = |words: &str| format!("“{}”", clip(words, QUOTE_CHARS));
         match self {

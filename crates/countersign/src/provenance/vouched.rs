@@ -1,13 +1,14 @@
 //! Trust in a conversation: whether the agent supplied it or the gate recorded it.
 //!
-//! Input: a conversation. Output: the same, with who vouches for it. A conversation that the proposer supplies may
-//! tighten a ruling but never loosen it; only one that the gate recorded itself may loosen it.
+//! Input: a conversation. Output: the same conversation, together with the party that vouches for it. A conversation
+//! that the proposer supplies may tighten a ruling but never loosen it; only one that the gate recorded itself may
+//! loosen it.
 
 use std::sync::Arc;
 
 use super::{Conversation, Voucher};
 
-/// A conversation, and who vouches for it.
+/// A conversation, together with the party that vouches for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VouchedConversation {
     conversation: Arc<Conversation>,

@@ -1,4 +1,4 @@
-//! Placeholder for conditions in a build without CEL, where none can exist.
+//! Placeholder for conditions in a build without CEL: compiling one always fails, so none can exist.
 
 use std::convert::Infallible;
 

@@ -16,8 +16,8 @@ use crate::working_folder::WorkingFolder;
 mod survey;
 
 const MAX_BYTES: usize = 4 * 1024;
-/// Maximum iterations of the innermost loop, because the evaluator has no cost limit: about 30 ms, or 160 ms with
-/// patterns.
+/// Maximum number of iterations of the innermost loop, because the evaluator itself has no cost limit. That many take
+/// about 30 ms, or 160 ms with patterns.
 const MAX_TURNS: usize = 100_000;
 
 /// CEL variable that holds the number of values of each origin.
@@ -85,12 +85,12 @@ impl Condition {
         &self.source
     }
 
-    /// Returns true if the answer may depend on the working folder and on links.
+    /// Returns true if the condition's result may depend on the working folder and on links.
     pub(in crate::policy) fn asks_paths(&self) -> bool {
         self.asks_paths
     }
 
-    /// Evaluates the condition for these arguments, in this working folder, or says why it cannot.
+    /// Evaluates the condition for these arguments, in this working folder. The error says why evaluation failed.
     pub(in crate::policy) fn holds_for(
         &self,
         arguments: &Tree<'_>,
@@ -98,8 +98,8 @@ impl Condition {
         folder: Option<&WorkingFolder>,
     ) -> Result<bool, String> {
         let written = self.holds_at(arguments, origins, None);
-        // INVARIANT: the host's word about folder and links may tighten a ruling, never loosen it. A condition tightens
-        // when it is true and when it fails.
+        // INVARIANT: what the host reports about folder and links may tighten a ruling, never loosen it. A condition
+        // tightens when it is true and when it fails.
         match (written, folder.filter(|_| self.asks_paths)) {
             (Ok(false), Some(folder)) => self.holds_at(arguments, origins, Some(folder)),
             (Err(problem), Some(folder)) => match self.holds_at(arguments, origins, Some(folder)) {
@@ -116,7 +116,8 @@ impl Condition {
         origins: &Origins,
         folder: Option<&WorkingFolder>,
     ) -> Result<bool, String> {
-        // INVARIANT: a condition on origins is never answered when the person's messages are missing; it fails instead.
+        // INVARIANT: a condition on origins is never evaluated when the person's messages are missing; it fails
+        // instead.
         match origins {
             _ if !self.asks_origin => self.answer(arguments, None, folder),
             Origins::Unknown => Err(

@@ -1,4 +1,4 @@
-//! Placeholder for the validator in a build without JSON Schema, where none can exist.
+//! Placeholder for the validator in a build without JSON Schema: building one always fails, so none can exist.
 
 use std::convert::Infallible;
 

@@ -1,6 +1,6 @@
 //! Links, mail addresses and paths in a text; each counts as stated only as a whole.
 //!
-//! Input: a text and a place in it. Output: whether the place covers only part of an address. For example,
+//! Input: a text and a byte range in it. Output: whether the range covers only part of an address. For example,
 //! `https://acme.com` is not stated by `https://acme.com/a?b`, `https://acme.com@example.net` or
 //! `https://acme.com.example.net`, nor `acme.com` by `maria@acme.com`, nor `/home/ana` by `/home/ana/notes.txt`.
 
@@ -42,7 +42,7 @@ pub(super) fn all(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the token around a place, delimited by blanks, quotes and similar characters.
+/// Returns the token around `text[from..to]`, delimited by blanks, quotes and similar characters.
 fn token(text: &str, from: usize, to: usize) -> Range<usize> {
     let head = text.get(..from).unwrap_or_default();
     let start = head
@@ -69,7 +69,7 @@ fn is_boundary(character: char) -> bool {
         || !character.is_ascii() && !is_inside_word(character)
 }
 
-/// Finds the addresses in a token, or in several.
+/// Finds the addresses in a range of the text, which may hold several words.
 fn addresses_in(text: &str, piece: Range<usize>) -> Vec<Range<usize>> {
     let Some(words) = text.get(piece.clone()) else {
         return Vec::new();
@@ -103,7 +103,8 @@ fn addresses_in_word(word: &str) -> impl Iterator<Item = Range<usize>> {
     link.into_iter().chain(path).chain(mails)
 }
 
-/// Finds the link in a word, from its scheme or `www.` to the end, without trailing punctuation and brackets.
+/// Finds the link in a word, from its scheme or `www.` to the end, without trailing punctuation and brackets. `None` if
+/// the word contains neither a scheme nor `www.`.
 fn link(word: &str) -> Option<Range<usize>> {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
     let with_scheme = word.find("://").map(|at| {
@@ -123,7 +124,7 @@ fn trimmed(word: &str) -> &str {
     word.trim_end_matches(closing)
 }
 
-/// Returns true if a link's prefix does not change its target: a web scheme, `www.` or `./`.
+/// Returns true if `before`, the start of a link, does not change the link's target: a web scheme, `www.` or `./`.
 fn is_scheme(before: &str) -> bool {
     let before = before.to_ascii_lowercase();
     let rest = before.strip_suffix("www.").unwrap_or(&before);

@@ -1,6 +1,6 @@
-//! The agent's own earlier words, which stay the agent's in whatever form a tool returns them.
+//! The agent's own earlier words, which remain the agent's in whatever form a tool returns them.
 //!
-//! Input: the agent's messages and the arguments of its calls. Output: whether a value was written there: as it is, in
+//! Input: the agent's messages and the arguments of its calls. Output: whether the agent wrote a value: as it is, in
 //! another case or spacing, percent-encoded, as base64 or hexadecimal, inside JSON, or in pieces.
 //! Not here: arguments that the person or an earlier tool stated. Those are not the agent's own.
 
@@ -79,7 +79,7 @@ impl<'c> AgentMessage<'c> {
 }
 
 impl Argument {
-    /// Builds an argument. Text outside a call is always the agent's own.
+    /// Builds an argument. If `is_call` is false, the text is prose, which always counts as the agent's own.
     fn new(text: String, is_call: bool) -> Argument {
         let mut spellings = decoded(&text);
         let is_given = OnceCell::new();
@@ -99,7 +99,7 @@ impl Argument {
 /// Query about what the agent wrote before a message.
 pub(super) struct AgentEchoCheck<'o, 'c, G> {
     pub(super) agent_messages: &'o [AgentMessage<'c>],
-    /// Returns true if the person or a tool stated an argument as a whole before that message.
+    /// Returns true if the person or a tool stated the given value as a whole before the message with the given index.
     pub(super) is_given: G,
 }
 

@@ -22,8 +22,8 @@ const MOST_WORDS: usize = 1_000;
 /// Maximum distance in bytes between a start time and an end time that belong together.
 const NEAR: usize = 300;
 
-/// Returns what `value` is composed of. `others` are the call's other values, `agent_messages` what the agent wrote
-/// earlier.
+/// Returns the stated parts that `value` is derived from; `None` if it is not derived. `others` are the call's other
+/// values, `agent_messages` what the agent wrote earlier.
 pub(super) fn derive(
     value: &Value,
     others: &[Value],
@@ -45,7 +45,7 @@ pub(super) fn derive(
 /// A word or address of a value, to be found in a source.
 struct Piece<'v> {
     word: &'v str,
-    /// A mail address, link or path must be stated whole.
+    /// Kind of the piece: a mail address, link or path must be stated whole.
     shape: Shape,
     /// Whether the word carries meaning, unlike "the", and so must be stated.
     is_content: bool,
@@ -453,7 +453,8 @@ fn changed(
     None
 }
 
-/// Returns whether the words before a number say that something grows (true) or shrinks (false) by it.
+/// Returns true if the words before a number say that something grows by the number, false if it shrinks by the number,
+/// and `None` if they say neither.
 fn direction(folded: &str, at: usize) -> Option<bool> {
     let head = folded.get(..at)?.trim_end_matches(['$', '€', '£', ' ']);
     let mut before = head
@@ -531,7 +532,7 @@ fn minutes_between(begin: DateTime, end: DateTime) -> Option<i64> {
     (seconds % 60 == 0).then_some(seconds / 60)
 }
 
-/// Returns the words in which a source states this duration, or a start and an end that far apart.
+/// Returns the words in which a source states this duration, or a start and an end that are this far apart.
 fn length_in(source: &Source<'_>, minutes: i64) -> Option<String> {
     let folded = source.text.folded();
     let said = date::lengths(folded)

@@ -1,8 +1,8 @@
 //! Parses days and times of day as people write them.
 //!
-//! Input: folded text (see `text`: without differences of case and spacing). Output: every day that it names, as
-//! completely as it names it. Not here: guessing. "Friday" is resolved only with the date of the message, and a day
-//! without a year stays one.
+//! Input: folded text (see `text`: without differences of case and spacing). Output: every day that the text names, no
+//! more precisely than the text does. Not here: guessing. "Friday" is resolved only with the date of the message, and
+//! no year is added to a day without one.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) struct Stated {
     pub(super) day: Day,
 }
 
-/// A day, as completely as it is named.
+/// A day, no more precise than the text that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Day {
     /// Full date: `2026-11-20`, `20 November 2026`.
@@ -201,7 +201,8 @@ pub(super) fn times(text: &str) -> Vec<(Range<usize>, Time)> {
     found
 }
 
-/// Finds phrases that shift a day (`next day`, `by two days`, `a week later`), each in both directions, in days.
+/// Finds phrases that shift a day (`next day`, `by two days`, `a week later`). Each is returned twice, as that many
+/// days forwards and backwards.
 pub(super) fn shifts(text: &str) -> Vec<(Range<usize>, i64)> {
     let tokens: Vec<(usize, &str)> = words(text).collect();
     let mut found = Vec::new();
@@ -340,7 +341,7 @@ fn numeric_days(word: &str) -> Vec<Day> {
         [4, 1..=2, 1..=2] => full(number(0), small(1), small(2)).into_iter().collect(),
         [1..=2, 1..=2, length @ (2 | 4)] => {
             let year = if *length == 2 { 2000 + number(2) } else { number(2) };
-            // Day and month in either order, since it depends on the locale.
+            // Day and month in either order, since the order depends on the locale.
             let both = [full(year, small(0), small(1)), full(year, small(1), small(0))];
             both.into_iter().flatten().collect()
         }

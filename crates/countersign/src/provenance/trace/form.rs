@@ -23,7 +23,7 @@ pub(super) struct Value {
     pub(super) number: Option<Decimal>,
     pub(super) moment: Option<Moment>,
     time: Option<Time>,
-    /// Words of its name: `travel_insurance` gives "travel" and "insurance".
+    /// Words of the argument's name: `travel_insurance` gives "travel" and "insurance".
     name: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Value {
             || self.kind == Kind::String && self.folded.is_empty()
     }
 
-    /// Returns where the text states this value as a whole and unambiguously.
+    /// Returns the place where the text states this value as a whole and unambiguously; `None` if it does not.
     pub(super) fn stated_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
         if self.kind == Kind::Bool {
             return None;
@@ -97,7 +97,8 @@ impl Value {
         day.or_else(|| self.grouped_in(text))
     }
 
-    /// Returns where the text expresses this value in other words. `said` is the date of the message.
+    /// Returns the place where the text expresses this value in other words; `None` if it does not. `said` is the date
+    /// of the message.
     pub(super) fn implied_in(&self, text: &Text<'_>, said: Option<Date>) -> Option<(TextRange, MatchKind)> {
         match self.kind {
             Kind::Bool => return self.yes_or_no_in(text),

@@ -91,7 +91,7 @@ pub(super) fn value(text: &str) -> Option<Decimal> {
     canonical(&format!("{sign}{reading}"))
 }
 
-/// Returns the value of a number word.
+/// Returns the value of an English number word such as "twelve"; `None` for any other word.
 pub(super) fn word_value(word: &str) -> Option<u32> {
     const ONES: [&str; 20] = [
         "zero",
@@ -271,7 +271,7 @@ fn multiplier(text: &str, to: usize) -> Option<usize> {
     }
 }
 
-/// Moves the decimal point to the right.
+/// Moves the decimal point to the right; `None` if the number has more than `places` fractional digits.
 fn shift(decimal: &str, places: usize) -> Option<Decimal> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     if fraction.len() > places {

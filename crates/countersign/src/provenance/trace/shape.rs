@@ -70,7 +70,7 @@ fn ends(text: &str, from: usize, to: usize) -> (Option<char>, Option<char>) {
     (value.chars().next(), value.chars().next_back())
 }
 
-/// Returns true if a joining character before `from` connects it to a preceding word.
+/// Returns true if a joining character before `from` connects the text there to a preceding word.
 fn is_joined(before: Option<char>, text: &str, from: usize, joining: &str) -> bool {
     let Some(character) = before.filter(|character| joining.contains(*character)) else {
         return false;
@@ -79,7 +79,7 @@ fn is_joined(before: Option<char>, text: &str, from: usize, joining: &str) -> bo
     neighbours(text, outer, outer).0.is_some_and(is_inside_word)
 }
 
-/// Returns true if a joining character after `to` connects it to a following word.
+/// Returns true if a joining character after `to` connects the text there to a following word.
 fn continues(after: Option<char>, text: &str, to: usize, joining: &str) -> bool {
     let Some(character) = after.filter(|character| joining.contains(*character)) else {
         return false;

@@ -136,7 +136,7 @@ fn days_that_depend_on_when_they_were_said() {
     check("next Friday", r#""2027-11-19""#, "none");
     check("tomorrow", r#""2026-11-17""#, "user");
     check("today", r#""2026-11-17""#, "none");
-    // Without the date of the message, "Friday" could be any.
+    // Without the date of the message, "Friday" could be any Friday.
     said("next Friday", r#""2026-11-20""#, "none");
     said("on Friday 20th", r#""2026-11-20""#, "user");
     said("on Friday 20th", r#""2025-11-20""#, "none");
@@ -228,7 +228,7 @@ fn a18_a_tools_value_is_the_tools() {
         (quote.quote.message, quote.quote.words.as_str()),
         (1, "maria@acme.com")
     );
-    // If both state the value, the person counts.
+    // A value that both the person and a tool state counts as the person's.
     let both = vec![person("maria@acme.com, please"), tool("find_contact", found)];
     check(both, r#""maria@acme.com""#, "user");
     // The person's statement is less complete than the tool's.

@@ -178,7 +178,7 @@ pub(super) fn fold_value(text: &str) -> String {
     fold(text, text.nfc())
 }
 
-/// Folds a text. `normal` are its characters in normal form, which are not needed if the text is ASCII.
+/// Folds a text. `normal` yields the text's characters in normal form; it is used only if the text is not ASCII.
 fn fold(text: &str, normal: impl Iterator<Item = char>) -> String {
     let mut folded = String::with_capacity(text.len());
     let mut is_blank = true;
@@ -244,7 +244,7 @@ pub(super) fn words(folded: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Resolves JSON and YAML escapes in a tool's result; `None` if there are none.
+/// Resolves JSON and YAML escapes in a tool's result; `None` if the result contains none.
 ///
 /// Results are often structured text inside structured text: `Grandma''s`, `\"`, `\n`, and lines folded with `\`.
 pub(super) fn without_escapes(text: &str) -> Option<String> {
