@@ -70,7 +70,7 @@ impl Reading {
 pub struct Interpreted {
     /// Meaning of the reply.
     pub reading: Reading,
-    /// Words or rule that led to the reading.
+    /// Words or rule that determined the reading.
     pub why: Why,
 }
 
@@ -160,8 +160,8 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
     }
 }
 
-/// Corrects the reading of a reply to a card by the larger tables, which are made for all kinds of questions and do not
-/// know every verb that an act may have.
+/// Corrects how the larger tables read a reply to a card: they are made for all kinds of questions and do not know
+/// every verb that an act may have.
 fn of_card(
     offer: &Offer<'_>,
     words: &Words,
@@ -176,7 +176,7 @@ fn of_card(
         reading,
         why: Why::Words(vec![whole.clone()]),
     };
-    // Some languages join an object to its verb with a hyphen. Elsewhere one makes another word.
+    // Some languages join an object to its verb with a hyphen. In all others, a hyphen makes a different word.
     let is_joined = || matches!(offer.language(), Some("ro" | "pt" | "fr"));
     let is_enough = |enough: Enough| {
         (words.hyphens() == 0 || is_joined()) && card::approves(tables(), offer, words, said, enough)
@@ -184,13 +184,14 @@ fn of_card(
     let approves = || is_enough(Enough::Yes);
     match read {
         Ok(read) if read.reading == Reading::No && !matches!(read.why, Why::Offered(_)) && approves() => {
-            // A word of refusal that is also the act's verb, such as the Hungarian for "delete", may be either.
+            // A word of refusal that is also the act's verb, such as the Hungarian word for "delete", may mean yes or
+            // no.
             match card::has_plain_yes(offer, words, said) {
                 true => Ok(decided(Reading::Yes)),
                 false => Err(Why::Ambiguous(whole)),
             }
         }
-        // "Kill the process" to a card that kills one may be its act, too.
+        // "Kill the process" may also name the act of a card that kills a process.
         Ok(read)
             if read.reading == Reading::No
                 && !matches!(read.why, Why::Offered(_))
@@ -199,16 +200,16 @@ fn of_card(
         {
             Err(Why::Ambiguous(whole))
         }
-        // English tables know more words than a card takes, so only the act's own may be unknown to them.
+        // The English tables know more words than a card accepts, so only the act's own words may be unknown to them.
         Err(Why::Unknown(_)) if card::may_be_unknown(offer, words, said) && approves() => {
             Ok(decided(Reading::Yes))
         }
-        // "Delete it" is asked again, and not taken for another subject.
+        // After "delete it", the person is asked again; the reply does not count as another subject.
         Err(Why::Unknown(_)) if card::may_be_unknown(offer, words, said) && is_enough(Enough::SomeOfAct) => {
             Err(Why::NotPlain(whole))
         }
         Err(_) if dont::refuses(tables(), offer, words, said) => Ok(decided(Reading::No)),
-        // "Yes, stop" to a card that stops something says yes and no for the larger tables.
+        // "Yes, stop" in reply to a card that stops something counts as both yes and no in the larger tables.
         Err(Why::Ambiguous(_) | Why::Undecided(_) | Why::Unknown(_))
             if card::has_plain_yes(offer, words, said)
                 && card::holds_refusing_act(offer, words, said)
@@ -261,7 +262,7 @@ impl<'a> ReplyReader<'a> {
         self.plain()
     }
 
-    /// Reads the words in the person's language, else in the card's, else in any.
+    /// Reads the words in the person's language if it is known, otherwise in the card's, otherwise in any.
     fn plain(&self) -> Result<Interpreted, Why> {
         match (self.tag, self.offer.language()) {
             (Some(tag), _) => self.in_language(tag),
@@ -271,7 +272,7 @@ impl<'a> ReplyReader<'a> {
     }
 
     /// Reads the reply in the card's language or in English, because the person can read the card. Other languages are
-    /// tried only if neither makes sense of it.
+    /// tried only if the reply makes sense in neither.
     fn in_language_of_card(&self, tag: &str) -> Result<Interpreted, Why> {
         let read = self.in_language(tag);
         // Cards without sentences in their language are shown in English, so `y` and `n` answer them too.
@@ -289,7 +290,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// Reads a reply that is exactly a button's label, or one side of a pair such as `y/n`.
+    /// Reads a reply that is exactly a button's label, or one side of a pair such as `y/n`; `None` if it is neither.
     fn label(&self) -> Option<Result<Interpreted, Why>> {
         let is = |label: Option<&str>| {
             label.is_some_and(|label| split(label).iter().map(String::as_str).eq(self.words.iter()))
@@ -363,8 +364,8 @@ impl<'a> ReplyReader<'a> {
             }
         });
         if self.ids.iter().all(|word| self.tables.known(*word) == 0) {
-            // Acts alone may be of any language. If the lexicon has none of the words, one language is enough to say
-            // so.
+            // A reply of acts alone may be in any language. If the lexicon has none of the words, trying one language
+            // is enough, because the others would fail in the same way.
             known = if self.ids.iter().all(Option::is_none) {
                 1
             } else {
@@ -388,7 +389,7 @@ impl<'a> ReplyReader<'a> {
                     answer.get_or_insert(read);
                 }
                 Err(why) => {
-                    // A reply that one language understands as undecided is not a yes in another.
+                    // A reply that is undecided in one language is not a yes in another.
                     is_doubtful |= matches!(why, Why::Undecided(_) | Why::Ambiguous(_));
                     failure.get_or_insert(why);
                 }

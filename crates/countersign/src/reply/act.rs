@@ -3,13 +3,13 @@
 //! Input: the offer of a card, and a reply from some word on. Output: how many of the reply's words name the act. Not
 //! here: yeses; see `card.rs`.
 //!
-//! A word names the act by its place, not by standing somewhere on the card: in "Undo the delete of", "delete" is what
-//! is undone. The verb is the first word of the label or the summary, or the last where a language puts it there. After
-//! it, a reply may say "it" or the whole object. If the act goes on after its object ("twice", "to delete a contact",
-//! "from savings"), its verb is not enough, and only the label or all of the words name it.
+//! A word names the act only in the right position: in the summary "Undo the delete of …", "delete" is not the act but
+//! what is undone. The verb is the first word of the label or the summary, or the last word in languages that put the
+//! verb last. After the verb, a reply may say "it" or the whole object. If more follows the object ("twice", "to delete
+//! a contact", "from savings"), the verb is not enough, and only the label or all of the words name the act.
 //!
 //! INVARIANT: without a yes, only the label, its verb or all words of the act approve ([`Named::is_whole`]). No list of
-//! nouns can say whether the first word of a summary is what is done: "Delete protection", "Order hold".
+//! nouns can tell whether the first word of a summary is the act: in "Delete protection" and "Order hold" it is not.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -26,19 +26,20 @@ pub(super) struct ActWords {
     /// Label of the approving button.
     label: Phrase,
     names: Vec<Name>,
-    /// True if the act refuses, stops, undoes or defers something, so that its verb may as well refuse the card.
+    /// True if the act refuses, stops, undoes or defers something, so that a reply with its verb may also refuse the
+    /// card.
     pub(super) refuses: bool,
     /// True if the approving label alone refuses, stops, undoes or defers something.
     pub(super) has_refusing_label: bool,
-    /// True if the act objects to something or examines it, so that "ok" may be said of the thing.
+    /// True if the act objects to something or examines it, so that "ok" may refer to that thing.
     pub(super) objects: bool,
     /// True if the act waits or keeps something as it is, so that "go ahead" may mean not to wait.
     pub(super) waits: bool,
-    /// True if the card says nothing of its act, or its verb is a known one. Another verb may object to something
+    /// True if the card does not name its act, or names it with a known verb. An unknown verb may object to something
     /// ("Dispute charge") or put it off ("Shelve project"), so that "approved" and "go ahead" may mean the opposite.
     pub(super) is_familiar: bool,
-    /// True if the act's verb alone may mean something else: it may be said of the card ("please change"), or it is in
-    /// no list, and many verbs are idioms for a no ("table it", "park it").
+    /// True if the act's verb alone may mean something else: it may refer to the card ("please change"), or it is in no
+    /// list, and many verbs are idioms for a no ("table it", "park it").
     pub(super) is_verb_unclear: bool,
     /// True if the act is negated and the reply repeats a word of it: "do it" to "Do not notify".
     pub(super) is_turned: bool,
@@ -52,7 +53,7 @@ pub(super) struct ActWords {
     pub(super) has_unclear_label: bool,
     /// True if the operator's approving label is the act's verb and nothing else, so that "delete it" repeats it.
     pub(super) has_verb_label: bool,
-    /// True if the act is more than its verb and object, so that these are too little.
+    /// True if the act is more than its verb and object, so that repeating these two is not enough.
     is_more: bool,
 }
 
@@ -76,14 +77,14 @@ struct Name {
 pub(super) struct Named {
     /// Number of the reply's words.
     pub(super) length: usize,
-    /// True if it is the verb as the card has it and nothing else, so that it may mean several calls.
+    /// True if the words are only the verb, exactly as on the card. The verb alone may refer to several calls.
     pub(super) is_verb_alone: bool,
-    /// True if it names the object, too, rather than leave it out or say "it".
+    /// True if the words also name the object, instead of leaving it out or saying "it".
     pub(super) has_object: bool,
     /// True if neither an object nor a pronoun follows the verb, so that the next words may be its object.
     pub(super) is_open: bool,
-    /// True if it repeats the approving label, all fixed words of the act, or the verb that is the whole label. Other
-    /// words of the act approve only after a yes.
+    /// True if the words repeat the approving label, all fixed words of the act, or the verb that is the whole label.
+    /// Other words of the act approve only after a yes.
     pub(super) is_whole: bool,
 }
 
@@ -155,7 +156,7 @@ impl ActWords {
             }),
         };
         let objects = in_either(|phrases| &phrases.objection) || in_either(|phrases| &phrases.counter);
-        // The value of "Post …: …" may be "unpublish".
+        // The value after the colon in "Post …: …" may be "unpublish".
         let is_in_value = act.and_then(|act| act.summary()).is_some_and(ends_in_named_value);
         let is_familiar = has_known_verbs && !objects && !is_in_value;
         let reader = NameReader::new(tables, language, tag);
@@ -191,9 +192,10 @@ impl ActWords {
                 ..ActWords::default()
             };
         }
-        // "Review" with the label "Approve" approves what was reviewed.
+        // With the title "Review" and the label "Approve", the label approves what was reviewed.
         let is_approval = own.is_some_and(|own| objects && agrees(tables, own)) && !is_of_act;
-        // "Send" does not name "Send ikke mail", and "deploy" not "Deploy stoppen".
+        // "Send" does not name "Send ikke mail" (Danish for "do not send mail"), nor does "deploy" name "Deploy
+        // stoppen".
         let said: Phrase = reply.iter().map(|word| (*word).to_owned()).collect();
         let is_cut =
             has_not && !negates(&said, tag) || refuses && !repeats_refusal(&said, &own_words, &act_words);
@@ -211,7 +213,8 @@ impl ActWords {
             .into_iter()
             .filter(|name| !name.verb.is_empty())
             .collect();
-        // Words with another verb name something else than the label, or the title something else than the summary.
+        // A summary with another verb than the label names another act, and so does a title with another verb than the
+        // summary.
         for name in summary.into_iter().chain(title) {
             let is_same = |first: &Name| first.verb == name.verb || reader.is_same(&first.verb, &name.verb);
             if names.first().is_none_or(is_same) {
@@ -262,7 +265,8 @@ impl ActWords {
         self.verbs().any(is_cut)
     }
 
-    /// Returns how long the act's verb, or one that means the same, is at the start of `rest`.
+    /// Returns the number of words at the start of `rest` that are the act's verb or a synonym; `None` if there are
+    /// none.
     pub(super) fn verb(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
         let names = self.names.iter().filter(|name| !self.is_more && name.is_known);
         names.filter_map(|name| name.verb_at(rest, listed)).max()
@@ -288,7 +292,7 @@ impl ActWords {
             add(self.label.len(), true, of_words(self.label.len()), true);
         }
         for name in &self.names {
-            // A title that says less than the summary is too little.
+            // A title that says less than the summary does not name the whole act.
             if name.is_more == self.is_more
                 && rest.first().copied() == name.whole.first().map(String::as_str)
                 && let Some(length) = repeats(rest, &name.whole, listed)
@@ -337,7 +341,7 @@ impl ActWords {
             .filter(|verb| !verb.is_empty())
     }
 
-    /// Returns true if a word stands in the act's object.
+    /// Returns true if a word occurs in the act's object.
     pub(super) fn is_object(&self, word: &str) -> bool {
         let mut words = self.names.iter().flat_map(|name| &name.object);
         words.any(|own| own == word)
@@ -345,7 +349,7 @@ impl ActWords {
 }
 
 impl Name {
-    /// Returns how long this verb, or one that means the same, is at the start of `rest`.
+    /// Returns the number of words at the start of `rest` that are this verb or a synonym; `None` if there are none.
     fn verb_at(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
         let own = begins(rest, &self.verb).then_some(self.verb.len());
         let lists = listed.iter().flat_map(|phrases| &phrases.same);
@@ -361,7 +365,8 @@ impl Name {
         own.into_iter().chain(same).chain(told).max()
     }
 
-    /// Returns how long this verb with a pronoun inside it is at the start of `rest`: "shut it down".
+    /// Returns the number of words at the start of `rest` that are this verb with a pronoun inside it, as in "shut it
+    /// down"; `None` if there are none.
     fn divided_verb_at(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
         let ([verb, particle], [first, behind @ ..]) = (self.verb.as_slice(), rest) else {
             return None;
@@ -372,14 +377,14 @@ impl Name {
     }
 }
 
-/// Returns the length of the longest phrase of these lists at the start of `rest`.
+/// Returns the number of words in the longest phrase of these lists that `rest` begins with; `None` if there is none.
 pub(super) fn longest(rest: &[&str], listed: &[&Phrases], of: fn(&Phrases) -> &Vec<Phrase>) -> Option<usize> {
     let phrases = listed.iter().flat_map(|phrases| of(phrases));
     phrases.filter(|phrase| begins(rest, phrase)).map(Vec::len).max()
 }
 
-/// Returns how many words at the start of `rest` repeat `words` in their order. Before each of them, an article may be
-/// added or left out, also one that is a pronoun elsewhere: "delete this contact".
+/// Returns the number of words at the start of `rest` that repeat `words` in their order; `None` if they do not. Before
+/// each word, an article may be added or left out, also one that can be a pronoun: "delete this contact".
 fn repeats(rest: &[&str], words: &[String], listed: &[&Phrases]) -> Option<usize> {
     let is_article = |word: &str| is_article(word, listed);
     let is_pronoun = |word: &str| {
@@ -418,7 +423,7 @@ struct NameReader<'a> {
     tables: &'a Tables,
     languages: [Option<&'a Language>; 2],
     own: Option<&'static Phrases>,
-    /// Phrases of the card's language and of English, which a policy is often written in.
+    /// Phrases of the card's language, and of English, because policies are often written in English.
     listed: Vec<&'static Phrases>,
 }
 
@@ -441,13 +446,13 @@ impl<'a> NameReader<'a> {
         }
     }
 
-    /// Returns true if two verbs are in one list of verbs that mean the same.
+    /// Returns true if one list of synonyms contains both verbs.
     fn is_same(&self, one: &Phrase, other: &Phrase) -> bool {
         let mut lists = self.listed.iter().flat_map(|phrases| &phrases.same);
         lists.any(|list| list.contains(one) && list.contains(other))
     }
 
-    /// Returns true for a verb that can mean only the act: it is in a list, and is not said of cards.
+    /// Returns true for a verb that can mean only the act: it is in a list, and it cannot refer to the card itself.
     fn is_clear(&self, verb: &Phrase) -> bool {
         let is_listed = |phrases: &Phrases| {
             let mut listed = phrases.same.iter().flatten().chain(&phrases.familiar);
@@ -475,7 +480,7 @@ impl<'a> NameReader<'a> {
             || self.is_in(word, |phrases| &phrases.wait)
     }
 
-    /// Returns true for a verb that does something, rather than refuse or wait.
+    /// Returns true for a verb that does something, as opposed to one that refuses or waits.
     fn is_act(&self, word: &str) -> bool {
         let is_word = |phrase: &Phrase| phrase.iter().eq([word]);
         let mut same = self
@@ -506,8 +511,8 @@ impl<'a> NameReader<'a> {
         languages.any(|language| language.agrees(id))
     }
 
-    /// Reads a label, summary or title. `every` is the same text with the words that are shown only under a condition.
-    /// The verb of the result is empty if none could be found.
+    /// Reads a label, summary or title; `None` if it has no words. `every` is the same text, including the words that
+    /// are shown only under a condition. The verb of the result is empty if none could be found.
     fn read(&self, text: &str, every: &str, is_label: bool) -> Option<Name> {
         let all = fixed(text);
         let mut whole: Phrase = all.iter().map(|fixed| fixed.word.clone()).collect();
@@ -532,7 +537,7 @@ impl<'a> NameReader<'a> {
                 })
                 .unwrap_or_default(),
         };
-        // A reply that ends in a preposition was broken off, unless it belongs to the verb: "check out".
+        // A reply that ends in a preposition was broken off, unless the preposition belongs to the verb: "check out".
         while !is_label
             && ends_in_value(text)
             && whole.len() > name.verb.len()
@@ -550,13 +555,13 @@ impl<'a> NameReader<'a> {
                     .verb_first(&every_words, every)
                     .is_none_or(|other| other.is_more || other.verb != name.verb),
             };
-            // Words that may be left out cannot be repeated.
+            // A reply cannot be expected to repeat words that the card may leave out.
             if is_longer {
                 name.is_more = true;
                 whole.clear();
             }
         }
-        // The "e" of "e-mail" is no "and".
+        // The "e" in "e-mail" is not a word for "and".
         let is_begun = |at: usize| all.get(at + 1).is_some_and(|next| next.is_after_hyphen);
         let unjoined = (0..).zip(&whole).filter(|(at, _)| !is_begun(*at));
         let unjoined: Phrase = unjoined.map(|(_, word)| word.clone()).collect();
@@ -573,7 +578,8 @@ impl<'a> NameReader<'a> {
     }
 
     /// Returns true if a text that does not end in a known verb may begin with one. In a language that puts the verb
-    /// last, the first word of "Löschen verhindern" is a noun; commands such as "Lösche" and English words are not.
+    /// last, the first word of "Löschen verhindern" is a noun; commands such as "Lösche", and English words, can still
+    /// be verbs.
     fn may_begin_with_verb(&self, word: &str) -> bool {
         let Some(own) = self.own.filter(|own| own.is_verb_last) else {
             return true;
@@ -585,7 +591,8 @@ impl<'a> NameReader<'a> {
         is_command || phrases_of("en").is_some_and(is_in) || is_english()
     }
 
-    /// Reads "Delete contact …": verb, object, and then only prepositions before values.
+    /// Reads a text such as "Delete contact …": a verb, an object, and then only prepositions before values. `None` if
+    /// the first word cannot be a verb.
     fn verb_first(&self, words: &[Fixed], text: &str) -> Option<Name> {
         let first = words
             .first()
@@ -600,7 +607,7 @@ impl<'a> NameReader<'a> {
                 .map(|particle| particle.word.clone()),
         );
         let mut behind = words.get(verb.len()..).unwrap_or_default();
-        // "Call … off": the particle stands behind the value.
+        // In "Call … off", the particle follows the value.
         if let Some((last, before)) = behind.split_last()
             && last.is_after_value
             && self.is_in(&last.word, |phrases| &phrases.particle)
@@ -631,14 +638,15 @@ impl<'a> NameReader<'a> {
                     || ENDINGS.iter().any(|ending| last.word.ends_with(ending))
             });
         name.is_more |= ends_in_act && !is_before_article && self.is_in(&first.word, |phrases| &phrases.both);
-        // "Reply-all" is another verb than "reply".
+        // "Reply-all" is a different verb from "reply".
         name.is_more |= words.get(1).is_some_and(|next| next.is_after_hyphen);
         name.is_known = is_known;
         name.verb = verb;
         Some(name)
     }
 
-    /// Reads "Kontakt … löschen" in a language that puts the verb last.
+    /// Reads a text such as "Kontakt … löschen", in a language that puts the verb last. `None` if it ends in no known
+    /// verb.
     fn verb_last(&self, words: &[Fixed], text: &str) -> Option<Name> {
         let own = self.own.filter(|own| own.is_verb_last)?;
         let verbs = own.same.iter().flatten().chain(&own.refuse).chain(&own.wait);
@@ -670,13 +678,13 @@ impl<'a> NameReader<'a> {
         Some(name)
     }
 
-    /// Reads a text of a script without spaces, in which only a listed verb at the beginning or end can be told.
+    /// Reads a text in a script without spaces, where only a listed verb at the beginning or end can be recognised.
     fn unspaced(&self, words: &[Fixed]) -> Name {
         let Some(own) = self.own else {
             return Name::default();
         };
         let texts: Phrase = words.iter().map(|fixed| fixed.word.clone()).collect();
-        // A single character is as often part of another word.
+        // A single character is often part of another word.
         let verbs = || own.same.iter().flatten().filter(|verb| verb.len() > 1);
         let found = match own.is_verb_last {
             true => verbs()
@@ -707,7 +715,8 @@ impl<'a> NameReader<'a> {
     }
 
     /// Returns true if the word at `at` only names the kind of the value after it: "for order …", "to the account …".
-    /// After a bare "to" it may be a verb. English only: elsewhere, infinitives follow other prepositions, too.
+    /// After a "to" without an article, the word may be a verb. For English only: in other languages, infinitives also
+    /// follow other prepositions.
     fn is_noun_of_value(&self, rest: &[Fixed], at: usize) -> bool {
         let before = |by: usize| at.checked_sub(by).and_then(|at| rest.get(at));
         let is_article = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.article);
@@ -731,8 +740,8 @@ impl<'a> NameReader<'a> {
             && !self.is_in(&noun.word, |phrases| &phrases.part)
     }
 
-    /// Reads the words beside the verb: the object, up to the first value or preposition, and the rest. The rest adds
-    /// nothing if it only introduces values: "to …", "with email …".
+    /// Reads the words next to the verb: the object, up to the first value or preposition, and the rest. The rest adds
+    /// nothing to the act if it only introduces values: "to …", "with email …".
     fn objects(&self, words: &[Fixed], text: &str) -> Name {
         let is_part = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.part);
         let is_article = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.article);
@@ -771,7 +780,7 @@ impl<'a> NameReader<'a> {
                 false => is_before_value(at) && (is_article(fixed) || is_named),
             }
         };
-        // Behind an article, "the hold" is a thing; behind another noun, "order hold" is an act.
+        // After an article, "the hold" is a thing; after another noun, "order hold" is an act.
         let is_act_noun = |at: usize, fixed: &Fixed| {
             let before = at.checked_sub(1).and_then(|at| object.get(at));
             let is_act = self.is_in(&fixed.word, |phrases| &phrases.noun)
@@ -799,7 +808,7 @@ const UNITS: [&str; 20] = [
     "dollar", "dollars", "pounds", "€", "$", "£",
 ];
 
-/// Maximum characters of an object in a script without spaces. A longer text may say anything.
+/// Maximum number of characters of an object in a script without spaces. A longer text may contain more than an object.
 const MOST_OBJECT: usize = 8;
 
 /// Returns true if `words` contain `phrase`.
@@ -807,8 +816,8 @@ fn contains(words: &[String], phrase: &[String]) -> bool {
     !phrase.is_empty() && words.windows(phrase.len()).any(|part| part == phrase)
 }
 
-/// Returns true if a mark between fixed words may join another act or condition: "Back up & wipe", "Send (draft)". Marks
-/// beside a value only set it off.
+/// Returns true if a punctuation mark between fixed words may join another act or condition: "Back up & wipe", "Send
+/// (draft)". Marks next to a value only set it off.
 fn joins(text: &str) -> bool {
     const MARKS: &str = ",;:&+/\\|<>=~*()[]{}–—→⇒›»«·•‧、；：，。（）＆＋／｜＝";
     let joins = |fixed: &str| {
@@ -819,7 +828,7 @@ fn joins(text: &str) -> bool {
     text.split(crate::policy::VALUE).any(joins)
 }
 
-/// Returns true for a summary such as "Post …: …", which may say only in its last value what is done.
+/// Returns true for a summary such as "Post …: …", in which only the last value may tell what is done.
 fn ends_in_named_value(summary: &str) -> bool {
     let mut parts = summary.split(crate::policy::VALUE).map(str::trim);
     let is_word = |first: &str| split(first).len() == 1;
@@ -842,7 +851,7 @@ fn fixed(text: &str) -> Vec<Fixed> {
     (0..words.len()).map(read).collect()
 }
 
-/// Returns true if words begin with a listed verb of any language, or end with one.
+/// Returns true if the words begin with a listed verb of any language or, with `is_verb_last`, end with one.
 fn has_known_verb(words: &[String], is_verb_last: bool) -> bool {
     let mut known = all_phrases()
         .values()
@@ -851,8 +860,8 @@ fn has_known_verb(words: &[String], is_verb_last: bool) -> bool {
 }
 
 /// Returns true if a label without a verb cannot name an act: words with letters ("Off", "Without"), a single character
-/// of a script without spaces, or a word for nothing. Not true for emoji, and for longer words of such scripts, whose
-/// verbs may be missing in the lists.
+/// of a script without spaces, or a word for "nothing". False for emoji, and for longer words of such scripts, because
+/// their verbs may be missing from the lists.
 fn is_function_word(label: &str) -> bool {
     let words = split(label);
     let is_spaced = |word: &String| !is_unspaced(word) && word.chars().any(char::is_alphabetic);
@@ -866,7 +875,7 @@ fn ends_in_value(text: &str) -> bool {
     text.trim_end_matches(is_mark).ends_with(crate::policy::VALUE)
 }
 
-/// Returns true if a reply has a refusing word of the label or the act.
+/// Returns true if a reply contains a refusing word of the label or the act.
 fn repeats_refusal(said: &[String], label: &[String], act: &[String]) -> bool {
     let mut refusals = all_phrases().values().flat_map(|phrases| &phrases.refuse);
     let is_said = |refusal: &Phrase| refusal.iter().all(|word| said.contains(word));
@@ -889,7 +898,7 @@ fn turns(kinds: Kinds) -> bool {
     kinds.has(PieceKind::No) || kinds.has(PieceKind::NoLead) || kinds.has(PieceKind::Doubt)
 }
 
-/// Returns true if `word` is a Spanish imperative of `verb` with its object: `bórralo` of `borrar`.
+/// Returns true if `word` is a Spanish imperative of `verb` with its object attached: `bórralo` from `borrar`.
 fn is_told_to(verb: &str, word: &str) -> bool {
     let plain: String = word
         .nfd()

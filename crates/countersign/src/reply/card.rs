@@ -5,9 +5,9 @@
 //!
 //! The larger tables know answers to all kinds of questions, so they accept replies that must not approve a card: "does
 //! it delete my contact" repeats the offer, and "Rob" is a Polish word. A card is approved only if every word also
-//! belongs to a phrase of `tables/cards.txt` or to the name of the act. A card in a known language takes phrases of
-//! that language and a few English words; a word of a third language is as often another word. After any other reply
-//! the person is asked again.
+//! belongs to a phrase of `tables/cards.txt` or to the name of the act. A card in a known language accepts phrases of
+//! that language and a few English words, because a word that is a yes in a third language often means something else.
+//! After any other reply the person is asked again.
 
 use super::act::{ActWords, longest};
 use super::cover::{Needs, PLAIN, is_covered, is_yes_of_another};
@@ -18,7 +18,7 @@ use super::phrases::{
 };
 use super::word::{Words, is_unspaced, split};
 
-/// What a reply needs to be plain enough for a card.
+/// How much a reply must contain to be plain enough for a card.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Enough {
     /// Nothing more: the reply is exactly the approving label.
@@ -93,7 +93,7 @@ pub(super) fn approves(
     if !needs.act_named && phrases_of(base(tag)).is_none() && tables.locale(tag, words) == Some(true) {
         return true;
     }
-    // The language of a card that says nothing about it is not known, even though its sentences are English.
+    // English is also the default for a card whose language is unknown, so a person may answer in another language.
     let is_open = said.is_none() && base(tag) == "en";
     if is_open && is_yes_of_another(&reply, &act, needs) {
         return true;
@@ -101,14 +101,14 @@ pub(super) fn approves(
     !is_condition(&reply) && is_covered(&reply, &listed, &act, needs)
 }
 
-/// Returns true for a word that may be a negated command: in Turkish and Azerbaijani "silme" is the deleting, and "do
-/// not delete".
+/// Returns true for a word that may be a negated command: in Turkish and Azerbaijani, "silme" means both "deletion" and
+/// "do not delete".
 fn may_be_negated(language: &str, word: &str) -> bool {
     let is_turkic = matches!(language, "tr" | "az");
     is_turkic && ["ma", "me", "mə"].iter().any(|end| word.ends_with(end))
 }
 
-/// Returns true if a word that is more than a courtesy or an object occurs twice, as in "undo the undo".
+/// Returns true if a word other than a courtesy or an object occurs twice, as in "undo the undo".
 fn repeats_a_word(reply: &[&str], listed: &[&Phrases]) -> bool {
     let content: Vec<String> = tokens(reply.iter().copied())
         .into_iter()
@@ -123,14 +123,14 @@ fn repeats_a_word(reply: &[&str], listed: &[&Phrases]) -> bool {
     content.iter().enumerate().any(is_again)
 }
 
-/// Returns true if a word is a phrase of these lists.
+/// Returns true if a word is one of the phrases in these lists.
 fn is_one_of<const N: usize>(word: &str, listed: &[&Phrases], of: fn(&Phrases) -> [&Vec<Phrase>; N]) -> bool {
     let mut phrases = listed.iter().flat_map(|phrases| of(phrases)).flatten();
     phrases.any(|phrase| phrase.iter().eq([word]))
 }
 
-/// Returns the words of a text. In scripts without spaces, where each character counts as a word, two neighbours form
-/// one.
+/// Returns the words of a text. In scripts without spaces, where each character counts as a word, each pair of
+/// neighbouring characters forms one word.
 fn tokens<'w>(words: impl Iterator<Item = &'w str>) -> Vec<String> {
     let mut tokens = Vec::new();
     // The character before, and whether it is part of a token already.
@@ -157,7 +157,8 @@ fn tokens<'w>(words: impl Iterator<Item = &'w str>) -> Vec<String> {
     tokens
 }
 
-/// Returns true if the reply contains a `[never]` phrase of the `listed` languages, or is one of any language.
+/// Returns true if the reply contains a `[never]` phrase of the `listed` languages, or is as a whole one of any
+/// language.
 fn never(reply: &[&str], listed: &[&Phrases]) -> bool {
     let is_at =
         |phrase: &Phrase| (0..reply.len()).any(|at| begins(reply.get(at..).unwrap_or_default(), phrase));
@@ -168,7 +169,8 @@ fn never(reply: &[&str], listed: &[&Phrases]) -> bool {
         })
 }
 
-/// Returns true if a reply only repeats itself, as people do who do not mean it: "ja, ja", "да да".
+/// Returns true if a reply consists of the same words again and again, as in "ja, ja" or "да да", which people often do
+/// not mean.
 fn is_repeated(reply: &[&str]) -> bool {
     let is_word = |word: &&str| word.chars().any(char::is_alphabetic);
     let repeats = |length: usize| {
@@ -191,9 +193,9 @@ pub(super) fn may_mean_no(offer: &Offer<'_>, words: &Words, said: Option<&str>) 
         .into_iter()
         .filter(|word| !is_one_of(word, &listed, |phrases| [&phrases.object, &phrases.article]))
         .collect();
-    // "Send" is plain beside "Don't send", but not beside "Send later".
+    // With the denying label "Don't send", the reply "send" is plain; with "Send later", it is not.
     let is_negation = is_negation(&yes_words, &no_words);
-    // Beside "Do not send", "do it" repeats nothing of the denying label.
+    // With the denying label "Do not send", the reply "do it" does not count as repeating the "do".
     let is_auxiliary = |word: &str| is_negation && word == "do";
     if said
         .iter()
@@ -338,10 +340,10 @@ pub(super) fn grants_all(tables: &Tables, offer: &Offer<'_>, words: &Words, said
         is_plain = has_yes || act.has_verb_label;
         at += length;
     }
-    // "Cancel all" may as well mean the calls of the card.
+    // "Cancel all" may also mean to cancel the calls of the card.
     is_plain &= !act.refuses || has_particle(&reply, &listed);
     const THEM: [&str; 3] = ["them", "these", "those"];
-    // "Both" means two.
+    // "Both" means exactly two.
     let is_count = |at: usize| reply.get(at) != Some(&"both") || offer.numbered == 2;
     let all = longest(at, |phrases| &phrases.all).filter(|_| is_count(at));
     let them = reply.get(at).filter(|word| is_verb && THEM.contains(word));
@@ -361,8 +363,8 @@ fn has_agreeing_denial(tables: &Tables, offer: &Offer<'_>) -> bool {
     })
 }
 
-/// Returns true if all words of the denying label occur in the approving one: "Skip review" beside "Review". A yes may
-/// then mean either.
+/// Returns true if all words of the denying label occur in the approving one, as with "Review" and "Skip review". A yes
+/// may then mean either button.
 fn is_denial_inside(offer: &Offer<'_>) -> bool {
     let (yes, no) = offer.labels();
     let (yes, no) = (of_label(&split(yes)), of_label(&split(no)));
@@ -375,8 +377,8 @@ fn is_negated(offer: &Offer<'_>) -> bool {
     split(offer.labels().0).iter().any(is_not)
 }
 
-/// Returns true if the denying label is known to refuse, defer or keep something, or there is none. Any other may be
-/// the better answer to the question, so that "that's fine" means it: "Pay" beside "Contest".
+/// Returns true if the denying label is known to refuse, defer or keep something, or if there is none. Any other
+/// denying label, such as "Contest" next to "Pay", may be an answer of its own, and "that's fine" may mean that one.
 fn is_refusal(tables: &Tables, offer: &Offer<'_>) -> bool {
     let Some(no) = offer.no.as_deref() else {
         return true;
@@ -391,7 +393,7 @@ fn is_refusal(tables: &Tables, offer: &Offer<'_>) -> bool {
     is_negated || words.iter().any(is_no) || all_phrases().values().any(is_listed)
 }
 
-/// Returns true if both labels begin with the same word: "Pay later" beside "Pay now".
+/// Returns true if both labels begin with the same word, as "Pay later" and "Pay now" do.
 fn is_begun_alike(offer: &Offer<'_>) -> bool {
     let (yes, no) = offer.labels();
     let (yes_words, no_words) = (split(yes), split(no));
@@ -399,7 +401,7 @@ fn is_begun_alike(offer: &Offer<'_>) -> bool {
     !yes.is_empty() && yes.first() == no.first() && !is_negation(&yes_words, &no_words)
 }
 
-/// Returns true if a word alone means yes in some locale and no in none.
+/// Returns true if a word alone means yes in at least one locale and no in none.
 fn is_plain_yes(tables: &Tables, word: &str) -> bool {
     tables.anywhere(word) == (true, false) && !is_letter(word)
 }
@@ -424,19 +426,20 @@ pub(super) fn agrees(tables: &Tables, label: &str) -> bool {
     words.iter().any(|word| is_plain_yes(tables, word)) || all_phrases().values().any(is_listed)
 }
 
-/// Returns true if the reply may contain an "if": the Spanish and Italian yes without its accent is that word.
+/// Returns true if the reply may contain an "if": without its accent, the Spanish or Italian word for "yes" is the one
+/// for "if".
 pub(super) fn is_condition(reply: &[&str]) -> bool {
     const BESIDE: [&str; 7] = ["si", "por", "favor", "gracias", "per", "favore", "grazie"];
-    // A verb with its object behind it is a command: "si, bórralo". Before the "si" it needs more: "bórralo si …".
+    // A verb with its object attached is a command: "si, bórralo". If the verb comes before the "si", it is not enough:
+    // "bórralo si …" is a condition.
     let is_command = |word: &&str| word.len() > 4 && (word.ends_with("lo") || word.ends_with("la"));
     let is_first = reply.first() == Some(&"si") && reply.iter().skip(1).all(|word| *word != "si");
     let is_plain = |word: &&str| BESIDE.contains(word) || (is_first && is_command(word));
     reply.contains(&"si") && !reply.iter().all(is_plain)
 }
 
-// Bits for the kinds of phrase that a reply contains so far.
-/// Returns true if a reply may approve although the larger tables do not know all of its words: it names the act, or
-/// its language is not English.
+// Returns true if a reply may approve although the larger tables do not know all of its words: it names the act, or its
+// language is not English.
 pub(super) fn may_be_unknown(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
     let tag = said.or(offer.language()).unwrap_or("en");
     let reply: Vec<&str> = words.iter().collect();
@@ -462,7 +465,7 @@ pub(super) fn names_refusing_act(offer: &Offer<'_>, words: &Words, said: Option<
         .is_some_and(|first| *first == at)
 }
 
-/// Returns true if a reply names an act that refuses or stops something, wherever in the reply.
+/// Returns true if a reply names, in any position, an act that refuses or stops something.
 pub(super) fn holds_refusing_act(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
     let reply: Vec<&str> = words.iter().collect();
     !refusing_act_at(offer, said, &reply).is_empty()
@@ -483,14 +486,14 @@ fn refusing_act_at(offer: &Offer<'_>, said: Option<&str>, reply: &[&str]) -> Vec
     }
 }
 
-/// Returns true if a reply has the plainest yes of the card's language.
+/// Returns true if a reply contains the plainest yes of the card's language.
 pub(super) fn has_plain_yes(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
     let tag = said.or(offer.language()).unwrap_or("en");
     let reply: Vec<&str> = words.iter().collect();
     has_particle(&reply, &listed(tag))
 }
 
-/// Returns true if a reply has the plainest yes of one of the languages.
+/// Returns true if a reply contains the plainest yes of one of the languages.
 pub(super) fn has_particle(reply: &[&str], listed: &[&Phrases]) -> bool {
     let says =
         |phrase: &Phrase| (0..reply.len()).any(|at| begins(reply.get(at..).unwrap_or_default(), phrase));
@@ -515,7 +518,7 @@ pub(super) fn is_object(tag: &str, word: &str) -> bool {
     }
 }
 
-/// Returns true if `word` is an article or a possessive, which nothing can end with.
+/// Returns true if `word` is an article or a possessive. A reply that ends with one is incomplete.
 pub(super) fn is_article(tag: &str, word: &str) -> bool {
     let is_word = |phrase: &Phrase| phrase.len() == 1 && phrase.first().is_some_and(|first| first == word);
     let is_listed = phrases_of(tag).is_some_and(|phrases| phrases.article.iter().any(is_word));

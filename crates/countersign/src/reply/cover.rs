@@ -1,7 +1,7 @@
 //! Decides whether the phrases of a language and the name of the act cover a whole reply.
 //!
 //! Input: the words of a reply, the listed phrases, the act, and what the card needs. Output: whether some reading of
-//! all words approves. Not here: which languages and labels count, which `card.rs` decides.
+//! all words approves. Not here: the choice of languages and labels, which `card.rs` makes.
 
 use super::act::{ActWords, Named};
 use super::card::{has_particle, is_condition};
@@ -13,13 +13,13 @@ use super::word::is_unspaced;
 pub(super) struct Needs {
     /// True if a filler is not enough.
     pub(super) yes: bool,
-    /// True if some words of the act approve only beside a yes.
+    /// True if some words of the act approve only together with a yes.
     pub(super) yes_beside_act: bool,
     /// True if there are several calls, so that "delete it" may mean one of them.
     pub(super) more_than_act: bool,
     /// True if one of the reply's words is the plain yes of some language.
     pub(super) has_plain_yes: bool,
-    /// True if the policy gives labels, so that "continue" may mean the denying one.
+    /// True if the policy gives labels, so that "continue" may mean the denying label.
     pub(super) has_own_labels: bool,
     /// True if only a reply that names the act approves.
     pub(super) act_named: bool,
@@ -38,9 +38,9 @@ const GO_ON: u32 = 1 << 6;
 const ONWARD: u32 = 1 << 8;
 /// A yes that is more than the plain word: "sure", "do it".
 const LOOSE: u32 = 1 << 9;
-/// Something that means one call: "delete it".
+/// Words that refer to a single call: "delete it".
 const SINGLE: u32 = 1 << 10;
-/// A judgement, which may be about what the act objects to.
+/// A judgement such as "correct", which may refer to what the act objects to.
 const JUDGEMENT: u32 = 1 << 11;
 /// The act's verb without its object.
 const BARE: u32 = 1 << 12;
@@ -51,7 +51,7 @@ const PRAISE: u32 = 1 << 14;
 const LED: u32 = 1 << 15;
 /// The act's verb with a pronoun.
 const PRONOUN: u32 = 1 << 16;
-/// A mild yes that may judge the thing: "fine".
+/// A mild yes, such as "fine", that may be a judgement of what the act is about.
 const FAIR: u32 = 1 << 17;
 /// The plainest yes of a language.
 const PARTICLE: u32 = 1 << 18;
@@ -101,7 +101,7 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
                 (&phrases.approval, APPROVAL),
                 (&phrases.go_on, GO_ON),
                 (&phrases.praise, PRAISE),
-                // English "fine" before a verb makes it a noun, too.
+                // In English, "fine" before a verb can also make the verb a noun.
                 (
                     &phrases.fair,
                     MILD | FAIR | if courtesy == 0 { PRAISE } else { 0 },
@@ -134,7 +134,7 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
             join(named.length, bits(named));
         }
     }
-    // The first yes of a language's list is its plainest.
+    // The first yes in a language's list is its plainest.
     let first_yes = listed.iter().filter_map(|phrases| phrases.yes.first());
     let says =
         |phrase: &Phrase| (0..reply.len()).any(|at| begins(reply.get(at..).unwrap_or_default(), phrase));
@@ -146,11 +146,11 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
     let approves = |held: u32| {
         let has = |bits: u32| held & bits != 0;
         let is_clear = act.is_familiar && !act.refuses;
-        // Words that may mean the opposite of an act that refuses or waits, another time, the other label, or one call
-        // of several.
+        // Words that may mean the opposite of an act that refuses or waits, another time, the other label, or only one
+        // of several calls.
         let is_opposite = (act.refuses && has(APPROVAL | GO_ON))
             || (act.waits && has(ONWARD))
-            // A judgement may be about the thing: an invoice may be right that is disputed.
+            // A judgement may refer to the object of the act: an invoice that is disputed may still be right.
             || (act.refuses && has(JUDGEMENT | FAIR))
             || (act.objects && has(MILD) && !has_particle)
             || (!is_clear && has(JUDGEMENT | APPROVAL | FAIR) && !has_particle)
@@ -166,7 +166,7 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
             return false;
         }
         let is_mild = has(MILD) && !has(THANKS) && !needs.yes && !act.refuses;
-        // "Please confirm" asks to be told something.
+        // "Please confirm" is a request for information.
         let is_request = held & (COURTESY | THANKS) != 0 && held & (ACT | MILD) == 0 && !has_plain_yes;
         let names_act = is_named && !needs.more_than_act;
         names_act || (has(YES | APPROVAL | GO_ON) && !is_request) || is_mild
@@ -174,9 +174,9 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
     reached.last().into_iter().flatten().any(|held| approves(*held))
 }
 
-/// Returns true if words of these kinds may follow what was said so far. The act is named at most once. What follows a
-/// verb without an object may be its object ("send thanks", "tell him yes"), and praise before one makes it a noun
-/// ("great post").
+/// Returns true if words of these kinds may follow what was said so far. The act is named at most once. Words after a
+/// verb without an object may be its object ("send thanks", "tell him yes"), and praise before such a verb makes it a
+/// noun ("great post").
 fn may_follow(held: u32, adds: u32) -> bool {
     let is_again = held & adds & ACT != 0;
     let is_content = held & OPEN != 0 && adds & CONTENT != 0;
@@ -197,7 +197,7 @@ fn bits(named: Named) -> u32 {
     ACT | single | object | partial
 }
 
-/// Returns true for the plainest yes of a language, also with a courtesy behind it: "yes", "yes please".
+/// Returns true for the plainest yes of a language, alone or followed by a courtesy: "yes", "yes please".
 pub(super) fn is_particle(phrase: &[String], phrases: &Phrases) -> bool {
     let plain = phrases.yes.first().into_iter();
     let rest = plain
@@ -223,8 +223,8 @@ fn ends_in_object(phrase: &[String], phrases: &Phrases) -> bool {
 }
 
 /// Returns true for a yes in a language other than the card's, if the person's language is not given: a single word of
-/// the list `any`, several words that are phrases of one language, or such a yes and then the act as the card names it.
-/// Other single words are as often names or English words.
+/// the list `any`, several words that are phrases of one language, or such a yes followed by the act as the card names
+/// it. Other single words are often names or English words.
 pub(super) fn is_yes_of_another(reply: &[&str], act: &ActWords, needs: Needs) -> bool {
     let is_said = |any: &&Phrases| {
         let lists = [&any.yes, &any.approval, &any.go_on, &any.onward];

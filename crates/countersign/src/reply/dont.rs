@@ -1,7 +1,7 @@
 //! Refusals that name the act: "don't delete it", "nicht löschen", "no borres".
 //!
-//! Input: a reply that the larger tables do not understand, and the card's offer. Output: whether it refuses the act.
-//! Not here: plain noes, which the larger tables know.
+//! Input: a reply that the larger tables do not understand, and the card's offer. Output: whether the reply refuses the
+//! act. Not here: plain noes, which the larger tables know.
 //!
 //! Every word has to be a negation, a form of the act's verb, its object, or a courtesy. So "don't only delete it" and
 //! "no, delete it" refuse nothing.
@@ -21,7 +21,7 @@ pub(super) fn refuses(tables: &Tables, offer: &Offer<'_>, words: &Words, said: O
         return false;
     }
     let own = listed(tag);
-    // A policy is often written in English, and so may be the answer.
+    // A policy is often written in English, and so may be the reply.
     let lists: Vec<&Phrases> = own.iter().copied().chain(phrases_of("en")).collect();
     let verbs: Vec<&Phrase> = act.verbs().collect();
     let is_no = |at: usize| {
@@ -39,7 +39,7 @@ pub(super) fn refuses(tables: &Tables, offer: &Offer<'_>, words: &Words, said: O
         let rest = reply.get(at..).unwrap_or_default();
         let found = verb_form(rest, &verbs, &lists);
         if let Some((length, kind)) = found {
-            // A second verb may be another wish.
+            // A second verb may express another wish.
             if form.is_some() {
                 return false;
             }
@@ -76,7 +76,7 @@ pub(super) fn refuses(tables: &Tables, offer: &Offer<'_>, words: &Words, said: O
     match form {
         Some(Form::Against) => true,
         Some(Form::Unsaid) => negations > 0,
-        // Where "no" and "not" are one word, "no, delete" is no refusal.
+        // In languages with one word for "no" and "not", "no, delete" is not a refusal.
         Some(Form::Said) => negations > noes,
         None => false,
     }
@@ -93,7 +93,8 @@ enum Form {
     Against,
 }
 
-/// Returns the longest form of one of the verbs at the start of `rest`.
+/// Returns the number of words at the start of `rest` that are the longest form of one of the verbs, and the kind of
+/// that form; `None` if `rest` begins with none.
 fn verb_form(rest: &[&str], verbs: &[&Phrase], lists: &[&Phrases]) -> Option<(usize, Form)> {
     let mut found: Option<(usize, Form)> = None;
     let mut add = |phrase: &Phrase, form: Form| {
@@ -123,7 +124,7 @@ fn verb_form(rest: &[&str], verbs: &[&Phrase], lists: &[&Phrases]) -> Option<(us
                 first.is_some_and(|first| first == *verb || same.contains(&first))
             };
             for (all, form) in [(&phrases.unsaid, Form::Unsaid), (&phrases.against, Form::Against)] {
-                // The first word only links the list to its act.
+                // The first word only links the list to its act; it is not a form.
                 let forms = all.iter().filter(is_linked).flat_map(|list| list.iter().skip(1));
                 forms.for_each(|phrase| add(phrase, form));
             }

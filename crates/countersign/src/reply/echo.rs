@@ -3,7 +3,7 @@
 //! Input: the offer, and a reply from some word on. Output: how far the reply only repeats the offer.
 //!
 //! A refusing word is an echo only if it names the act that was offered: "yes, cancel it" repeats "Cancel the order?",
-//! but not the "or "no" to cancel" of another question.
+//! but not the words "or "no" to cancel" of another question.
 //!
 //! An echo keeps the offer's order, so "from savings to checking" does not echo "from checking to savings". A number
 //! keeps its neighbours. An echo names all of a list or none of it: a person who names one item of three may mean only
@@ -21,7 +21,7 @@ use super::word::{Words, split};
 /// An offer with more words is not compared with the reply.
 const MOST_OFFERED: usize = 2048;
 
-/// Words by which an offer leaves something open.
+/// Words in an offer that leave a choice open.
 const CHOICES: [&str; 8] = ["or", "which", "what", "who", "how", "o", "oder", "ou"];
 
 /// Number of words before a refusal that are searched for a no or an "or". One of these makes the refusal the
@@ -33,7 +33,7 @@ const NEAR: usize = 6;
 enum Head {
     /// Every act word in the prompt of another program.
     Any,
-    /// The first word of the label that does more than agree. Holds the label's number of words.
+    /// The first word of the label that does more than agree. Holds the number of words in the label.
     Label(usize),
     /// The first act word of the operator's own description.
     First,
@@ -186,7 +186,7 @@ impl<'a> OfferVocabulary<'a> {
         is_refusal(id, self.reply.get(at)) || is_refusal(self.id(place), self.offered.get(place))
     }
 
-    /// Returns true if the word at `place` names what would be done, not the alternative to it.
+    /// Returns true if the word at `place` names the offered act, not the alternative to it.
     fn is_offered_act(&self, language: &Language, place: usize) -> bool {
         if self.head != Head::Any {
             return self.is_head(language, place);
@@ -231,8 +231,8 @@ impl<'a> OfferVocabulary<'a> {
     }
 }
 
-/// Calls `found` for each place where an echo that begins at word `start` of the reply may end, with the kind it then
-/// has.
+/// Calls `found` for each word boundary at which an echo that begins at word `start` of the reply may end, with the
+/// kind of piece that the echo is then.
 pub(super) fn echoes(
     offer: &OfferVocabulary<'_>,
     language: &Language,
@@ -240,7 +240,7 @@ pub(super) fn echoes(
     start: usize,
     mut found: impl FnMut(usize, PieceKind),
 ) {
-    // Leading glue words belong to the echo. The first other word says where in the offer it begins.
+    // Leading glue words belong to the echo. The first other word determines where in the offer the echo begins.
     let mut at = start;
     let mut is_loose = false;
     while words.get(at).is_some_and(|id| language.is_glue(*id)) {
@@ -299,14 +299,14 @@ struct Echo<'a> {
     /// True if the echo has a glue word that is neither in the offer at that place nor a reference to what was offered:
     /// "delete to me".
     is_loose: bool,
-    /// True if the last word is a glue word that the offer does not have there.
+    /// True if the last word is a glue word that the offer does not have at that place.
     ends_in_glue: bool,
-    /// True if the last word is an article, so something is missing.
+    /// True if the last word is an article, so that the word after it is missing.
     is_broken_off: bool,
 }
 
 impl Echo<'_> {
-    /// Returns the kind of the echo. A short one that begins with the act counts as a yes; a longer one has to
+    /// Returns the kind of the echo. A short echo that begins with the act counts as a yes; a longer one has to
     /// accompany a yes.
     fn kind(&self) -> PieceKind {
         let is_plain = self.content <= 4 && !self.has_number && !self.offer.is_choice;
@@ -318,7 +318,7 @@ impl Echo<'_> {
         }
     }
 
-    /// Takes word `at` of the reply into the echo if the offer continues with it.
+    /// Adds word `at` of the reply to the echo if the offer continues with it; returns false if it does not.
     fn goes_on(&mut self, at: usize, id: Option<Word>) -> bool {
         let said = self.offer.reply.get(at);
         let from = self.last + 1;
@@ -350,8 +350,8 @@ impl Echo<'_> {
         true
     }
 
-    /// Returns the next place in the offer that the word repeats. Numbers keep their neighbours. The search enters no
-    /// other item of a list and passes no word that reverses the meaning.
+    /// Returns the next place in the offer that the word repeats; `None` if there is none. A number keeps its
+    /// neighbours. The search does not cross into another item of a list, nor past a word that reverses the meaning.
     fn search(&self, at: usize, id: Option<Word>, is_strict: bool) -> Option<usize> {
         let from = self.last + 1;
         for place in from..self.offer.offered.len() {
@@ -383,7 +383,7 @@ impl Echo<'_> {
             .find(|place| self.offer.meets(self.language, at, id, *place))
     }
 
-    /// Returns true if the echo so far is only one item of a list, or half of a number.
+    /// Returns true if the echo so far covers only one item of a list, or half of a number.
     fn cuts_something(&self) -> bool {
         let next = self.last + 1;
         let is_value = |place: usize| self.offer.offered.gap(place).is_value;
@@ -421,7 +421,7 @@ fn stem(word: &str) -> &str {
         }
     }
     stem = stem.strip_suffix(['e', 'y']).unwrap_or(stem);
-    // `cancelling` keeps only one of its two last letters.
+    // Of two equal letters at the end, as in `cancelling`, the stem keeps one.
     let mut ends = stem.bytes().rev();
     match (ends.next(), ends.next()) {
         (Some(last), Some(before)) if last == before && stem.len() > 4 => {

@@ -1,7 +1,7 @@
 //! Compiles a language's table of word patterns into one automaton.
 //!
-//! Input: the text of a table. Output: an automaton that is fed words and says which kinds of piece end after each. Not
-//! here: what the kinds mean together; see `kind.rs`.
+//! Input: the text of a table. Output: an automaton that is fed words and reports which kinds of piece end after each.
+//! Not here: what the kinds mean together; see `kind.rs`.
 //!
 //! A table has classes (`name = a | b c`) and sections (`[yes]`) of patterns, one per line. A pattern is a sequence of
 //! words, classes (`<name>`) and groups (`(a | b c)`), each of which may be followed by `?`, `*` or `+`.
@@ -23,7 +23,7 @@ enum Pattern {
     Repeat(Box<Pattern>),
 }
 
-/// A mistake in a table. Tables are built in, so a test finds it.
+/// A mistake in a table. Tables are compiled in, so a test finds every mistake.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub(super) struct TableProblem {
@@ -294,7 +294,7 @@ impl Nfa {
                 to
             }
             Pattern::Maybe(part) => {
-                // Without a state of its own, a loop inside could lead back past this point.
+                // Without a separate state for its start, a loop inside could lead back past this point.
                 let begin = self.state();
                 self.empty(from, begin);
                 let end = self.add(part, begin);

@@ -28,7 +28,7 @@ pub enum PieceKind {
     NoLead,
     /// "That's all": yes to a list of details, no to "anything else?".
     Enough,
-    /// May follow a no: "for now", "I was just looking".
+    /// May follow a no, and changes nothing about it: "for now", "I was just looking".
     Aside,
     /// Has a meaning only after a yes or a filler: "confirm it".
     After,
@@ -78,7 +78,7 @@ impl PieceKind {
         PieceKind::EchoAct,
     ];
 
-    /// Returns the kind for a table section of this name.
+    /// Returns the kind for the table section of this name; `None` if there is no such kind.
     pub(super) fn named(name: &str) -> Option<PieceKind> {
         let found = PieceKind::NAMES.into_iter().find(|(known, _)| *known == name);
         found.map(|(_, kind)| kind)

@@ -254,7 +254,7 @@ impl Tables {
         }
     }
 
-    /// Returns the language of a tag such as `pt-BR` or `sr_RS@latin`.
+    /// Returns the language for a tag such as `pt-BR` or `sr_RS@latin`; `None` if no table has it.
     pub(super) fn language(&self, tag: &str) -> Option<&Language> {
         let exact = self.tags.get(tag).copied();
         let shorter = || {
@@ -278,7 +278,7 @@ impl Tables {
         }
     }
 
-    /// Returns whether the whole reply means yes in some locale, and whether it means no in some.
+    /// Returns two flags: true if the whole reply means yes in some locale, and true if it means no in some locale.
     pub(super) fn anywhere(&self, reply: &str) -> (bool, bool) {
         self.anywhere.get(reply).copied().unwrap_or_default()
     }
@@ -351,7 +351,7 @@ fn fallbacks(tag: &str) -> Vec<String> {
     forms
 }
 
-/// Splits a file that holds several tables into tags and text.
+/// Splits a file that holds several tables into pairs of a table's tags and its text.
 fn blocks(text: &'static str) -> Vec<(&'static str, String)> {
     let mut tables: Vec<(&'static str, String)> = Vec::new();
     for line in text.lines() {

@@ -41,7 +41,7 @@ impl Lexicon {
                 plain.push((form, *word));
             }
         }
-        // Sorted, so that a spelling shared by two words does not depend on the map's order.
+        // Sorted, so that the result for a spelling shared by two words does not depend on the map's order.
         plain.sort_unstable();
         for (form, word) in plain {
             self.words.entry(form.into()).or_insert(word);
@@ -53,7 +53,7 @@ impl Lexicon {
     }
 }
 
-/// Returns the base letter of one with a stroke.
+/// Returns the base letter of a letter with a stroke, and any other character unchanged.
 fn base(c: char) -> char {
     match c {
         'ł' => 'l',

@@ -53,7 +53,7 @@ pub struct Bare<'a> {
     pub no: Option<&'a str>,
     /// True if a filler such as "ok" is not enough to approve.
     pub needs_yes: bool,
-    /// Number of things that the text numbers, so that a reply can name some of them; 0 if it numbers nothing.
+    /// Number of things that the text numbers, so that a reply can refer to some of them; 0 if it numbers nothing.
     pub numbered: usize,
 }
 
@@ -142,7 +142,7 @@ impl Offer<'_> {
         matches!(self.words, OfferWords::Act { .. })
     }
 
-    /// Returns true if nothing is known of what was offered: neither a text nor an approving label.
+    /// Returns true if it is unknown what was offered: there is neither a text nor an approving label.
     pub(super) fn is_nothing(&self) -> bool {
         let says_nothing = match &self.words {
             OfferWords::Act { .. } => false,

@@ -33,7 +33,7 @@ pub(super) struct Parse {
     /// For each word boundary, the states reached there, one bit each.
     reached: [u16; MOST_WORDS + 1],
     steps: Vec<[Step; ReplyState::ALL.len()]>,
-    /// True if a doubt follows any beginning that was read, whatever comes after it.
+    /// True if some beginning of the reply that could be read is followed by a doubt, whatever comes after it.
     pub(super) is_doubtful: bool,
     /// Furthest word boundary that any reading reached.
     pub(super) furthest: usize,

@@ -1,6 +1,6 @@
 //! Reads replies that grant some calls of a numbered card: "all but the third", "only 1 and 3".
 //!
-//! Input: the words of a reply, and how many things the card numbers. Output: the granted ones, or nothing. Not here:
+//! Input: the words of a reply, and the number of calls on the card. Output: the granted calls, or nothing. Not here:
 //! guesses. Every word has to belong to the grammar and every number to the card. A bare number that may be a count
 //! ("only 2") grants nothing.
 
@@ -220,15 +220,15 @@ pub(super) enum Selected {
     Unclear,
 }
 
-/// Effect of a reply's list of calls: it grants them, or all others.
+/// Effect of a reply's list of calls: grants the listed calls, or all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Only,
     AllBut,
 }
 
-/// Returns the calls that a reply grants, on a card with `count` numbered calls, or `None` if the reply says anything
-/// else. Only counts from 2 to 20 are supported.
+/// Returns the calls that a reply grants on a card with `count` numbered calls; `None` if the reply is anything but
+/// such a list. Only counts from 2 to 20 are supported.
 pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     if !(2..=ORDINALS.len()).contains(&count) || words.is_question || words.hidden.is_some() {
         return None;
@@ -250,7 +250,7 @@ pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     };
     let numbers = listed.iter().filter(|listed| !listed.is_ordinal);
     let by_number = Positions::of(numbers.map(|listed| listed.position));
-    // A reply that excludes everything is not a plain no.
+    // A reply that excludes every call is not read as a plain no.
     (granted != Positions(0)).then_some(Selected::Some(Part { granted, by_number }))
 }
 
@@ -282,8 +282,8 @@ impl ListParser<'_> {
         while self.at < self.words.len() && self.take(list) {}
     }
 
-    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve". Also returns whether that
-    /// is no more than a yes: "yes, first" may go on with something else.
+    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve". Also returns true if this
+    /// part is just a yes, because "yes, first" may go on with something else.
     fn beginning(&mut self) -> Option<(Takes, bool)> {
         self.skip(&COURTESY);
         let says_yes = self.take(&YES);
@@ -314,8 +314,9 @@ impl ListParser<'_> {
         Some((Takes::Only, is_short))
     }
 
-    /// Reads the numbers, each of them on the card, given once, and separated by a comma or an "and". Also returns
-    /// whether one of them is clearly a position. After a short beginning an ordinal needs an article for that.
+    /// Reads the numbers. Each must be on the card, occur once, and be separated from the next by a comma or an "and".
+    /// Also returns true if at least one of them is clearly a position; if the beginning was just a yes, an ordinal is
+    /// one only with an article.
     fn list(&mut self, is_short: bool) -> Option<(Vec<Listed>, bool)> {
         let mut found: Vec<Listed> = Vec::new();
         let mut is_named = false;
@@ -424,7 +425,7 @@ mod tests {
             "all",
             "all but",
             "only",
-            // A count or a position?
+            // Either a count or a position.
             "only 2",
             "only the 2",
             "solo la 2",

@@ -14,7 +14,7 @@ pub(super) type Phrase = Vec<String>;
 #[derive(Default)]
 pub(super) struct Phrases {
     pub(super) yes: Vec<Phrase>,
-    /// Like `yes`, but not for an act that refuses or is not known: "correct" may be said of what the act objects to.
+    /// Like `yes`, but not for an act that refuses or is not known: "correct" may refer to what the act objects to.
     pub(super) judgement: Vec<Phrase>,
     /// Like `yes`, but not for an act that refuses.
     pub(super) approval: Vec<Phrase>,
@@ -39,16 +39,16 @@ pub(super) struct Phrases {
     pub(super) particle: Vec<Phrase>,
     /// Words that say when, how often or how much.
     pub(super) narrow: Vec<Phrase>,
-    /// Nouns of acts: behind another noun they are the act, as in "order cancellation".
+    /// Nouns that name acts: after another noun they are the act, as in "order cancellation".
     pub(super) noun: Vec<Phrase>,
-    /// Nouns of acts that prevent, end or reduce what the verb before them does, as in "delete protection".
+    /// Nouns for things that prevent, end or reduce what the verb before them does, as in "delete protection".
     pub(super) counter: Vec<Phrase>,
     /// Verbs that are nouns, too.
     pub(super) both: Vec<Phrase>,
     /// Words that negate a verb.
     pub(super) dont: Vec<Phrase>,
-    /// Forms that a verb of `same` has only behind a word of `dont`, one list per act, with one word of that act's
-    /// list.
+    /// Forms that a verb of `same` has only after a word of `dont`. There is one list per act; its first entry is a
+    /// verb of that act's list in `same`.
     pub(super) unsaid: Vec<Vec<Phrase>>,
     /// Like `unsaid`, but for forms that refuse by themselves: negated ones, and verbs for the opposite, such as
     /// "keep".
@@ -57,7 +57,7 @@ pub(super) struct Phrases {
     pub(super) has_particles_only: bool,
     pub(super) soft: Vec<Phrase>,
     pub(super) thanks: Vec<Phrase>,
-    /// Like `yes`, but not enough where the offer needs a yes.
+    /// Like `yes`, but not enough if the offer needs an explicit yes.
     pub(super) mild: Vec<Phrase>,
     pub(super) object: Vec<Phrase>,
     pub(super) article: Vec<Phrase>,
@@ -66,18 +66,18 @@ pub(super) struct Phrases {
     pub(super) same: Vec<Vec<Phrase>>,
     /// More verbs that object to nothing and put nothing off.
     pub(super) familiar: Vec<Phrase>,
-    /// Phrases that are a yes only where "approved" would be: they may judge the thing that the act is about.
+    /// Phrases that are a yes only where "approved" would be one: they may judge the object of the act.
     pub(super) fair: Vec<Phrase>,
-    /// Words that object to something or examine it, so that "approved" may be said of the thing.
+    /// Words that object to something or examine it, so that "approved" may refer to that thing.
     pub(super) objection: Vec<Phrase>,
-    /// Verbs that may be said of the card itself, such as "change".
+    /// Verbs that may refer to the card itself, such as "change".
     pub(super) of_card: Vec<Phrase>,
-    /// True if the verb may also follow its object.
+    /// True if sentences of this language may put the verb after its object.
     pub(super) is_verb_last: bool,
     /// True if a command begins with its verb although other sentences end with theirs.
     pub(super) has_commands_first: bool,
     pub(super) not: Vec<Phrase>,
-    /// Like `not`, but anywhere in a reply.
+    /// Like `not`, but counts anywhere in a reply.
     pub(super) never: Vec<Phrase>,
     /// Allowed only at the beginning of a reply: elsewhere the same words may not be a greeting.
     pub(super) greeting: Vec<Phrase>,
@@ -95,7 +95,7 @@ pub(super) fn is_letter(word: &str) -> bool {
     is_letter && letters.next().is_none()
 }
 
-/// Returns true if `words` contain `phrase`. A single letter is not looked for.
+/// Returns true if `words` contain `phrase`. Always false for a phrase of a single letter.
 pub(super) fn holds(words: &[String], phrase: &[String]) -> bool {
     let is_letter = |phrase: &[String]| matches!(phrase, [word] if is_letter(word));
     !phrase.is_empty() && !is_letter(phrase) && words.windows(phrase.len()).any(|part| part == phrase)

@@ -29,7 +29,7 @@ struct Span {
     gap: Gap,
 }
 
-/// Punctuation between a word and the one before.
+/// Punctuation between a word and the word before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gap {
     /// A comma, a line break or a bullet: another item may begin here.
@@ -92,7 +92,7 @@ impl Words {
     }
 }
 
-/// Strips quotation marks or asterisks around the whole text: labels are often repeated with them.
+/// Strips quotation marks or asterisks around the whole text, because people often repeat labels with them.
 pub(super) fn unwrapped(text: &str) -> &str {
     let mut text = text.trim();
     for (open, close) in [
@@ -139,9 +139,8 @@ pub(super) fn code(text: &str) -> Option<char> {
 }
 
 /// Returns true if a text has only the characters of a plain answer: letters, digits, blanks, a comma, full stop or
-/// exclamation mark behind a word, an apostrophe or hyphen inside one, and a few emoji. Quotation marks, brackets,
-/// other dots, arrows and joiners are none of these, whatever the script: such a text may quote, hint or hide
-/// something.
+/// exclamation mark after a word, an apostrophe or hyphen inside one, and a few emoji. Returns false for quotation
+/// marks, brackets, other dots, arrows and joiners of any script: such a text may quote, hint or hide something.
 pub(super) fn is_plain_text(text: &str) -> bool {
     use GeneralCategory as G;
     let text = text.trim();
@@ -170,7 +169,7 @@ pub(super) fn is_plain_text(text: &str) -> bool {
                     || (before == ' ' && next.is_none() && text.len() > 1)
             }
             '.' | '۔' | '।' | ',' | '،' => is_behind_word && is_end,
-            // Chinese and Japanese put no blank behind them.
+            // Chinese and Japanese put no blank after these marks.
             '。' | '，' | '、' | '．' => is_behind_word,
             '\'' | '’' | 'ʼ' => is_word_before && is_next(&is_letter),
             '-' | '\u{2010}' => is_word_before && before.is_alphabetic() && is_next(&char::is_alphabetic),
@@ -194,7 +193,7 @@ pub(super) fn is_plain_text(text: &str) -> bool {
     true
 }
 
-/// Returns true if a text trails off or breaks off: it has an ellipsis or two dots in a row, also with blanks in
+/// Returns true if a text trails off or breaks off: it has an ellipsis or two dots in a row, even with blanks in
 /// between, or ends in a comma or a dash.
 pub(super) fn trails_off(text: &str) -> bool {
     let is_dot = |c: char| matches!(c, '.' | '。' | '．' | '｡' | '・' | '･' | '۔' | '।');
@@ -210,7 +209,7 @@ pub(super) fn trails_off(text: &str) -> bool {
     ])
 }
 
-/// Returns true for a word of a script without spaces, where each character is a word here.
+/// Returns true for a word of a script without spaces. Each character of such a script counts as a word.
 pub(super) fn is_unspaced(word: &str) -> bool {
     word.starts_with(|c| {
         matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
@@ -503,7 +502,7 @@ impl WordReader {
         self.gap.is_joint = true;
     }
 
-    /// Ends a word. `is_hyphen` is true if a hyphen is all that separates it from the next one.
+    /// Ends a word. `is_hyphen` is true if only a hyphen separates it from the next word.
     fn space(&mut self, is_hyphen: bool) {
         let ends_word = self.open.is_some();
         self.close();
