@@ -1,4 +1,4 @@
-//! Sealing: credentials for a held call are stored encrypted, and decrypted only for its permit.
+//! Sealing: credentials for a held call are stored encrypted, and decrypted only when the call gets its permit to run.
 //!
 //! Input: a secret and the call it belongs to. Output: bytes that can be decrypted only for that call.
 //! Not here: where the key comes from; the binary reads it from a file or the environment.

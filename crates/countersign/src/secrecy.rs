@@ -1,4 +1,4 @@
-//! Replaces a call's secrets by marks, such as `hidden, 8 bytes, hash 1a2b3c4d`, wherever they would be shown.
+//! Replaces a call's secrets with marks, such as `hidden, 8 bytes, hash 1a2b3c4d`, wherever they would be shown.
 //!
 //! Input: the secret paths (from the call's own terms and the policy), the call's arguments, its snapshot and its
 //! result. Output: rows, texts and JSON in which the values at those paths are marks, also where a tool, an agent or a
@@ -94,7 +94,7 @@ impl Secrecy {
         secrecy
     }
 
-    /// Collects the secrets of a stored call: by its own terms, and by what this policy adds to them.
+    /// Collects the secrets of a stored call: those that its own terms declare, and those that this policy adds.
     pub fn of(call: &Call, policy: &Policy, salt: &[u8]) -> Secrecy {
         let documents = [
             Some(call.arguments.as_bytes()),
@@ -117,7 +117,7 @@ impl Secrecy {
         self
     }
 
-    /// Merges the paths and values of both.
+    /// Adds the paths and values of `other`.
     pub fn and(self, other: Secrecy) -> Secrecy {
         let mut both = self.with_values_of(&other);
         both.paths.extend(other.paths);
@@ -168,7 +168,7 @@ impl Secrecy {
         Cow::Owned(with_marks(text, marked))
     }
 
-    /// Returns the parts of a text that are secrets; all of it if there are too many to search for.
+    /// Returns the byte ranges of a text that are secrets; the whole text if there are too many secrets to search for.
     pub(crate) fn parts(&self, text: &str) -> Vec<Range<usize>> {
         match self.places(text) {
             Some(places) => places.into_iter().map(|found| found.place).collect(),
@@ -176,7 +176,7 @@ impl Secrecy {
         }
     }
 
-    /// Returns where a text contains secrets; `None` if there are too many of them to search for.
+    /// Returns the places in a text that contain secrets; `None` if there are too many secrets to search for.
     fn places(&self, text: &str) -> Option<Vec<Found>> {
         if self.values.is_empty() {
             return Some(Vec::new());
@@ -189,7 +189,7 @@ impl Secrecy {
         search.as_ref().map(|search| search.places(text))
     }
 
-    /// Like [`Secrecy::text`], for text as bytes. Invalid UTF-8 is replaced only if something is hidden.
+    /// Like [`Secrecy::text`], for bytes that should be text. Invalid UTF-8 is replaced only if something is hidden.
     pub fn bytes<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         if !self.has_any() {
             return Cow::Borrowed(bytes);
@@ -248,8 +248,8 @@ impl Secrecy {
         rows
     }
 
-    /// Returns a JSON document with marks in place of secrets. The result is still JSON, and identical to the byte if
-    /// nothing was hidden.
+    /// Returns a JSON document with marks in place of secrets. The result is still JSON, and if nothing was hidden, it
+    /// is unchanged byte for byte.
     pub fn json(&self, document: &[u8]) -> String {
         let plain = String::from_utf8_lossy(document);
         if !self.has_any() {
@@ -285,7 +285,7 @@ pub(crate) struct HiddenTree<'a> {
     is_changed: bool,
 }
 
-/// Returns a pointer without its short array indexes, in which a secret that is a short number would be found by
+/// Returns a pointer without its short array indexes, because a secret that is a short number would match them by
 /// chance.
 fn without_indexes(pointer: &str) -> String {
     let is_index = |part: &&str| {

@@ -1,4 +1,4 @@
-//! Catalogue of the sentences that a channel says; each one can be replaced.
+//! Catalogue of the sentences that a channel shows to people; each one can be replaced.
 //!
 //! Input: facts that are escaped for display. Output: one short text for a person. Not here: ids, arguments and the
 //! model's own words.
@@ -79,7 +79,7 @@ pub struct Sentences {
     pub nothing_to_undo: String,
     /// Response to an undo request that cannot be fulfilled.
     pub cannot_undo: String,
-    /// Line for each call that an undo of several calls cannot take back.
+    /// Line for each call that an undo of several calls cannot revert.
     pub not_undone: String,
     /// Reason given when the policy declares no undo.
     pub no_undo: String,

@@ -1,7 +1,7 @@
 //! A snapshot: what a call would change, as read when the person was asked.
 //!
-//! Input: the result of the policy's `before` read. Output: a hash covered by the call's digest, which binds the run to
-//! what was shown, and the differences that the call would make.
+//! Input: the result of the policy's `before` read. Output: a hash that is part of the call's digest and binds the run
+//! to what was shown, and the differences that the call would make.
 //! Not here: reading, and judging which differences matter. Any changed byte makes a different snapshot.
 
 use std::collections::HashMap;
@@ -74,9 +74,9 @@ pub struct Difference {
     pub is: Option<String>,
 }
 
-/// Lists the values of `after` that differ from those at the same pointer in `before`. Values that are only in one of
-/// the two count only if `whole`, meaning that both documents are complete. Empty if `before` is not an acceptable JSON
-/// object.
+/// Lists the values of `after` that differ from those at the same pointer in `before`. Values that exist in only one of
+/// the two are listed only if `whole` is true, which means that both documents are complete. Empty if `before` is not
+/// an acceptable JSON object.
 pub fn differences(before: &[u8], after: &[u8], whole: bool) -> Vec<Difference> {
     if json::check(before, Limits::default()).is_err() {
         return Vec::new();

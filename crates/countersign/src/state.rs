@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// State of an approval. Once it has left `Pending`, it never changes again.
+/// State of an approval. Once an approval has left `Pending`, its state never changes again.
 ///
 /// This enum and the three below are exhaustive: [`State::apply`] and [`CallState::apply`] are total, and a program
 /// that forgets a state should not compile.
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 pub enum State {
     /// Waiting for a decision.
     Pending,
-    /// A person approved at least one of its calls.
+    /// A person approved at least one call of the approval.
     Approved,
-    /// A person denied it, or the required approvers approved no call in common.
+    /// A person denied the approval, or the required approvers approved no call in common.
     Denied,
     /// Expired without a decision.
     Expired,
-    /// A newer approval took its place in the channel.
+    /// A newer approval replaced this one in the channel.
     Superseded,
     /// Withdrawn without a decision: by the agent, or by a person who went on to something else.
     Withdrawn,
-    /// The policy let the call pass without asking anyone. Stored so that the history has everything that ran.
+    /// The policy let the call pass without asking anyone. Stored so that the history contains everything that ran.
     Passed,
 }
 
@@ -62,7 +62,7 @@ pub enum CallState {
     Succeeded,
     /// Reported as failed. The tool may or may not have run.
     Failed,
-    /// Started, but the outcome was never reported. The gate never runs it again.
+    /// Started, but the outcome was never reported. The gate never runs the call again.
     Unknown,
     /// Succeeded, and was then undone successfully.
     Undone,
@@ -121,8 +121,8 @@ impl State {
         match (self, change) {
             (State::Pending, Change::Approved) => Ok(State::Approved),
             (State::Pending, Change::Denied) => Ok(State::Denied),
-            // The event is written late, by the sweep or the next access, but an expired approval is treated as such
-            // before that.
+            // The event is recorded late, by the sweep or by the next access; until then, an approval past its expiry
+            // is already treated as expired.
             (State::Pending, Change::Expired) => Ok(State::Expired),
             (State::Pending, Change::Superseded) => Ok(State::Superseded),
             (State::Pending, Change::Withdrawn) => Ok(State::Withdrawn),
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// Returns the state with this number.
+    /// Returns the state with this number; `None` if there is none.
     pub fn from_code(code: i16) -> Option<State> {
         State::ALL.into_iter().find(|state| state.code() == code)
     }
@@ -275,7 +275,7 @@ impl CallState {
         }
     }
 
-    /// Returns the state with this number.
+    /// Returns the state with this number; `None` if there is none.
     pub fn from_code(code: i16) -> Option<CallState> {
         CallState::ALL.into_iter().find(|state| state.code() == code)
     }

@@ -1,8 +1,8 @@
 //! Elapsed time that, on Linux, includes the time during which the machine was suspended.
 //!
-//! A process may be suspended past the deadline of a call that it started, while other nodes give the call up. Linux's
-//! monotonic clock stops during suspend, so it cannot detect this; the boot-time clock does not stop. On other systems
-//! only the monotonic clock is used.
+//! A process may be suspended past the deadline of a call that it started, while other nodes give up on the call.
+//! Linux's monotonic clock stops during suspend, so it cannot detect this; the boot-time clock does not stop. On other
+//! systems only the monotonic clock is used.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl TimeLimit {
     }
 }
 
-/// Whether [`now`] includes the time during which the machine was suspended.
+/// True if [`now`] includes the time during which the machine was suspended.
 pub(crate) const COUNTS_SLEEP: bool = cfg!(target_os = "linux");
 
 /// Time since boot, including suspend.

@@ -54,7 +54,7 @@ pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// # }
 /// ```
 ///
-/// To write a store, implement this trait and run the conformance suite (feature `suite`, see [`suite`] there).
+/// To write a store, implement this trait and run the conformance suite: enable the feature `suite` and see [`suite`].
 ///
 /// A new method also has to be forwarded in `store/shared.rs`.
 pub trait Store: Send + Sync + 'static {
@@ -101,8 +101,8 @@ pub trait Store: Send + Sync + 'static {
         progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
     ) -> Stored<'a, Audited>;
 
-    /// Returns approvals with a call that is ready to run and none running. Considers only those that were approved, or
-    /// had a call end, after the cursor.
+    /// Returns approvals with a call that is ready to run and no running call. Considers only approvals that were
+    /// approved, or in which a call ended, after the cursor.
     fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
         released::released(self, tenant, after).boxed()
     }
@@ -145,11 +145,12 @@ pub trait Store: Send + Sync + 'static {
         ready(Ok(None)).boxed()
     }
 
-    /// Returns a registry entry that has not expired. Takes no tenant, because this lookup is how the owner of a token
-    /// becomes known.
+    /// Returns a registry entry that has not expired; `None` if there is none. Takes no tenant, because the tenant of a
+    /// token is known only after this lookup.
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>>;
 
-    /// Returns several entries, in the order of `names`. Stores on a network override this to save round trips.
+    /// Returns several entries in the order of `names`, with `None` for each that is missing or expired. Stores on a
+    /// network override this to save round trips.
     fn entries_named<'a>(&'a self, names: &'a [(Kind, String)]) -> Stored<'a, Vec<Option<Entry>>> {
         async move {
             let mut found = Vec::with_capacity(names.len());
@@ -181,7 +182,8 @@ pub trait Store: Send + Sync + 'static {
         put.boxed()
     }
 
-    /// Removes an entry and returns it. If several callers race, only one gets it.
+    /// Removes an entry and returns it; `None` if it is missing or expired. If several callers race, only one gets the
+    /// entry.
     fn take_entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
         let key = key.to_owned();
         let answer = self.write(Command::TakeEntry(TakeEntry { kind, key }));
@@ -197,7 +199,8 @@ pub trait Store: Send + Sync + 'static {
         purge::purge(self, purge).boxed()
     }
 
-    /// Ends every open approval and revokes every token, session and link. Must run first after a backup was restored.
+    /// Ends every open approval and revokes every token, session and link. After a backup was restored, this must run
+    /// before anything else.
     fn void_open(&self, policy: Hash) -> Stored<'_, Voided> {
         async move {
             let mut total = Voided::default();
@@ -231,7 +234,7 @@ pub trait Store: Send + Sync + 'static {
     fn hub(&self) -> &Hub;
 }
 
-/// Error for a store whose answer does not belong to the command.
+/// Error for a store that returned the answer of another command.
 fn other_answer() -> StoreError {
     StoreError::Impossible("the store gave the answer to another command".to_owned())
 }
@@ -242,9 +245,9 @@ pub struct Filter {
     /// Only approvals in this state. Pending ones are listed oldest first, and only until they expire; all others
     /// newest first.
     pub state: Option<State>,
-    /// Leaves out calls that the policy passed: only approvals that a person was asked about.
+    /// If true, only approvals that a person was asked about: calls that the policy passed are left out.
     pub asked: bool,
-    /// Only approvals that are not over: pending, or with calls that run or may still run.
+    /// If true, only approvals that are not over: pending, or with calls that run or may still run.
     pub open: bool,
     /// Only approvals of this agent.
     pub agent: Option<Agent>,
@@ -280,7 +283,7 @@ impl Filter {
         page.len() >= self.page() || self.count_within(page.iter().map(|approval| &**approval)).1
     }
 
-    /// Returns how many of these approvals fit on a page, and whether the byte budget ended it.
+    /// Returns how many of these approvals fit on a page, and true if the byte budget ended the page.
     pub fn count_within<'a>(&self, approvals: impl Iterator<Item = &'a Approval>) -> (usize, bool) {
         let most = self.most_bytes.unwrap_or(usize::MAX);
         let (mut count, mut bytes) = (0, 0_usize);
@@ -303,7 +306,7 @@ impl Filter {
 /// A position in the event feed. Opaque: only meaningful to the store that issued it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
-    /// Transaction number, where the store has one.
+    /// Transaction number, if the store has one; 0 otherwise.
     pub transaction: u64,
     /// Number of the event within the store.
     pub sequence: u64,
@@ -320,7 +323,7 @@ pub struct FeedEvent {
     pub event: Event,
 }
 
-/// Errors of a store. After any of them, nothing may be run on the strength of the failed request.
+/// Errors of a store. After any of them, the caller must not run anything that depends on the failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -336,7 +339,7 @@ pub enum StoreError {
     /// Unknown whether the command was written. Check before a retry.
     #[error("the store may or may not have written this: {0}")]
     InDoubt(String),
-    /// A write failed in a way that stopped the store for good. A restart will show what was written.
+    /// A write failed in a way that stopped the store permanently. What was written can be seen after a restart.
     #[error("the store stopped: {0}")]
     Stopped(String),
     /// The stored data is inconsistent.

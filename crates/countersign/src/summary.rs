@@ -102,20 +102,20 @@ impl Summaries {
 }
 
 impl Summaries {
-    /// Returns the values that a tool's template prints for these arguments, whose secrets are hidden already.
+    /// Returns the values that a tool's template prints for these arguments, in which secrets must be hidden already.
     pub(crate) fn shown_values(&self, tool: &str, arguments: &Tree<'_>) -> ShownValues {
         let prints = self.prints.get(tool);
         prints.map_or_else(ShownValues::nothing, |prints| prints.shown_values(arguments))
     }
 }
 
-/// Returns true if a summary says that something is left out. A value can contain the same words; then all values are
+/// Returns true if a summary states that something is left out. A value can contain the same words; then all values are
 /// listed, which does no harm.
 pub(crate) fn is_cut(summary: &str) -> bool {
     summary.contains("bytes not shown]") || summary.contains("… and ")
 }
 
-/// Returns why rendering failed, without quoting values.
+/// Returns the reason why rendering failed, without quoting values.
 pub(crate) fn reason(error: &Error) -> String {
     match error.kind() {
         ErrorKind::UndefinedError => "a value it names is missing".to_owned(),
@@ -128,12 +128,12 @@ pub(crate) fn reason(error: &Error) -> String {
 pub fn generic(tool: &str, arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> String {
     match Tree::read(arguments, TopLevel::Object) {
         Ok(tree) => generic_tree(tool, &hide(tree, secrets, salt)),
-        // INVARIANT: unreadable arguments are called unreadable, never shown as harmless.
+        // INVARIANT: unreadable arguments are described as unreadable, never shown as harmless.
         Err(_) => format!("{}: arguments that cannot be read", clip(tool, 128)),
     }
 }
 
-/// Like [`generic`], for arguments whose secrets are hidden already.
+/// Like [`generic`], for arguments in which secrets are hidden already.
 pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
     let tool = clip(tool, 128);
     if arguments.node == Node::Object(Vec::new()) {
@@ -151,8 +151,8 @@ pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
     cut(values.shown, MAX_CHARS)
 }
 
-/// Lists dotted names with their values, up to a limit. Appends to one string to save allocations: every proposal is
-/// listed here.
+/// Lists dotted names with their values, up to a limit. Appends to one string to save allocations, because this runs
+/// for every proposal.
 struct Values {
     shown: String,
     /// Dotted name of the current value, already escaped.
@@ -218,8 +218,8 @@ fn count_values(tree: &Tree<'_>) -> usize {
     }
 }
 
-/// Converts arguments to template values. A number that would not print as written becomes what `instead` returns; if
-/// that is `None`, so is the result.
+/// Converts arguments to template values. A number that would not print as written is replaced with the result of
+/// `instead`; if that is `None`, the whole conversion returns `None`.
 pub(crate) fn to_value(tree: &Tree<'_>, instead: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
     Some(match &tree.node {
         Node::Null => Value::from(()),
@@ -288,7 +288,7 @@ fn show(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Shortens text that is escaped already, and says by how much.
+/// Shortens text that is escaped already, and states by how much.
 fn cut(text: String, max_chars: usize) -> String {
     if text.len() <= max_chars {
         return text;

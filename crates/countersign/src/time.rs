@@ -61,8 +61,8 @@ impl std::fmt::Display for Time {
 }
 
 impl Time {
-    /// Formats like `2026-01-31T09:30:00.000Z`, for the years 1970 to 9999. Responses contain several times, and a
-    /// library that knows every time zone is slow at this.
+    /// Formats like `2026-01-31T09:30:00.000Z`; `None` outside the years 1970 to 9999. Written by hand because
+    /// responses contain several times, and a library that knows every time zone is slow at this.
     fn written(self) -> Option<[u8; 24]> {
         const DAY: u64 = 24 * 60 * 60 * 1000;
         let millis = u64::try_from(self.0).ok()? / 1000;
@@ -149,8 +149,8 @@ pub trait Clock: Send + Sync + 'static {
     fn kept(&self, _: Anchor) {}
 }
 
-/// The store's time at one moment of the clock that counts since boot. Until the machine boots again, every process can
-/// compute from it how much time has passed.
+/// The store's time at one reading of the clock that counts since boot. Until the machine boots again, every process
+/// can compute from the anchor how much time has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// Identifier of the current boot.
@@ -159,7 +159,7 @@ pub struct Anchor {
     passed: Duration,
     /// Store time at that moment.
     time: Time,
-    /// Set while the system clock is not confirmed.
+    /// Present while the system clock is not confirmed.
     doubt: Option<Doubt>,
 }
 
@@ -328,7 +328,7 @@ impl SystemClock {
         SystemClock::over(machine, floor)
     }
 
-    /// Continues a store's time: not before its last event, and according to its anchor.
+    /// Continues a store's time: never before its last event, and according to its anchor, if there is one.
     pub fn resuming(last_event: Time, anchor: Option<Anchor>) -> SystemClock {
         SystemClock::resumed(machine, last_event, anchor)
     }
@@ -379,7 +379,7 @@ impl Last {
             }
             match doubt {
                 None => return,
-                // The wall clock stayed there, whether or not a process was running.
+                // The wall clock stayed ahead, whether or not a process was running.
                 Some(doubt) if wall.plus(LARGEST_JUMP) >= expected => {
                     let is_believed = passed.saturating_sub(doubt.since) >= BELIEVED_AFTER;
                     self.doubt = (!is_believed).then_some(doubt);

@@ -13,7 +13,7 @@ use crate::policy::Policy;
 use crate::secrecy::Secrecy;
 use crate::state::CallState;
 
-/// Status, whether it ran, and message of a call that was approved or passed and could not be sent to its tool.
+/// Status, whether the tool ran, and message, for a call that was approved or passed but could not be sent to its tool.
 const NOT_SENT: (&str, bool, &str) = (
     "not_sent",
     false,
@@ -42,9 +42,9 @@ pub struct Exchange {
 pub struct ToolResult {
     /// Status of the call, as one word.
     pub status: &'static str,
-    /// Whether the tool ran or may have run.
+    /// True if the tool ran or may have run.
     pub ran: bool,
-    /// Whether the result is reported as an error.
+    /// True if the result is reported to the model as an error.
     pub is_error: bool,
     /// Complete text: one JSON object.
     pub content: String,

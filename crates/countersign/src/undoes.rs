@@ -1,6 +1,6 @@
 //! The calls of another approval that an approval would undo.
 //!
-//! INVARIANT: undone in reverse order. The first call of an undo reverts the last of those calls, and so on.
+//! INVARIANT: calls are undone in reverse order. The first call of an undo reverts the last of those calls, and so on.
 
 use std::str::FromStr;
 
@@ -39,7 +39,7 @@ impl Undoes {
             .filter(move |position| self.positions & (1 << *position) != 0)
     }
 
-    /// Returns the call that the undo's call at this position (from 1) reverts.
+    /// Returns the call that the undo's call at this position (from 1) reverts; `None` if there is no such position.
     pub fn by(self, position: u8) -> Option<CallId> {
         let index = usize::from(position).checked_sub(1)?;
         let position = self.positions().nth(index)?;

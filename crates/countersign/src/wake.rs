@@ -137,8 +137,8 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Subscribes to every commit from now on, in this process and, as far as the store is told, in others. Read the
-    /// feed after this call, not before.
+    /// Subscribes to every commit from now on, in this process and, as far as the store learns of them, in others. Read
+    /// the feed after this call, not before.
     pub fn changes(&self) -> Changes {
         self.1.changes()
     }
@@ -153,7 +153,7 @@ impl Hub {
         self.1.has_subscribers()
     }
 
-    /// Returns the approvals that have waiters here: those among `ids`, or all of them if `ids` is `None`.
+    /// Returns the approvals that have waiters in this process: those among `ids`, or all of them if `ids` is `None`.
     pub fn awaited(&self, ids: Option<&[ApprovalId]>) -> Vec<ApprovalId> {
         let is_awaited = |id: &&ApprovalId| {
             self.0

@@ -1,4 +1,4 @@
-//! Placeholder for the sealer in a build without encryption, where none can exist.
+//! Placeholder for the sealer in a build without encryption: none can be constructed.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -36,8 +36,8 @@ impl Sealer {
         Ok(Sealer(Arc::new(keys)))
     }
 
-    /// Returns a keyed hash of a secret: the same secret has the same mark in one tenant, and without the sealing key
-    /// nobody can compare a guess with it.
+    /// Returns a keyed hash of a secret: within a tenant, the same secret always has the same mark. Without the sealing
+    /// key, nobody can check a guess against the mark.
     pub(crate) fn mark(&self, secret: &Secret, tenant: &Tenant) -> Hash {
         let tenant = tenant.as_str().as_bytes();
         // The key and both hashes have fixed lengths, so different inputs never run together.
@@ -113,7 +113,7 @@ fn about(tenant: &Tenant, call: CallId) -> String {
     format!("countersign/secret/1\n{tenant}\n{call}")
 }
 
-/// Associated data for results, distinct from that for secrets so that neither opens as the other.
+/// Associated data for results. It differs from that for secrets, so that neither can be opened as the other.
 fn about_result(tenant: &Tenant, call: CallId) -> String {
     format!("countersign/result/1\n{tenant}\n{call}")
 }

@@ -163,7 +163,8 @@ fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c ShownCall<'c>)>)
 }
 
 impl ShownCall<'_> {
-    /// Returns a secret that would hide part of this call, and a description of that part.
+    /// Returns a secret that would hide part of this call, with a description of that part; `None` if nothing would be
+    /// hidden.
     fn hidden_by<'s>(&self, secrets: &'s Secrecy) -> Option<(&'s SecretValue, String)> {
         if secrets.values.is_empty() || self.secrecy.is_everything() {
             return None;
@@ -207,10 +208,10 @@ struct Looked<'s> {
 }
 
 impl<'s> Looked<'s> {
-    /// Finds a value or member's name, outside the secret paths, that repeats a secret.
+    /// Returns a value or member's name, outside the secret paths, that repeats a secret; `None` if there is none.
     ///
     /// INVARIANT: finds everything that [`Secrecy::table`] and [`Secrecy::tree`] would hide outside the secret paths.
-    /// They hide by the same [`Secrecy::text`], over the same names and values.
+    /// Both hide with the same [`Secrecy::text`], over the same names and values.
     fn document(&self, document: &[u8], of: &Secrecy, paths: &Secrets<'_>) -> Option<Hit<'s>> {
         let tree = Tree::read(document, TopLevel::Any).ok()?;
         if let Some(found) = self.tree(&tree, &mut String::new(), paths) {
@@ -262,7 +263,7 @@ impl<'s> Looked<'s> {
         }
     }
 
-    /// Returns the secret that a text contains.
+    /// Returns a secret that the text contains; `None` if it contains none.
     fn by(&self, text: &str) -> Option<&'s SecretValue> {
         let values = &self.secrets.values;
         match self.secrets.places(text) {
@@ -306,8 +307,8 @@ impl Secrecy {
 }
 
 impl Approval {
-    /// Returns a value or name in the approval's calls that is not secret but that a card would show as a mark. Such a
-    /// card is not whole and cannot be approved.
+    /// Returns a value or name in the approval's calls that is not secret but that a card would show as a mark; `None`
+    /// if there is none. A card with such a place is not whole and cannot be approved.
     pub fn concealed(&self, policy: &Policy) -> Option<Concealed> {
         let has_secrets = |call: &Call| {
             let own = call.terms.secret.as_ref();
@@ -321,8 +322,8 @@ impl Approval {
     }
 }
 
-/// Returns a refusal if arguments have more secrets at these paths than one card may have, before anything else is done
-/// with them.
+/// Returns a refusal if the arguments have more secrets at these paths than one card may have. Checked before the
+/// secrets are searched for.
 pub(crate) fn too_many(paths: &[SecretPath], arguments: &[u8]) -> Option<Concealed> {
     if paths.is_empty() {
         return None;

@@ -26,7 +26,7 @@ struct Piece {
 }
 
 impl Decoded {
-    /// Resolves all escapes; `None` if there are none.
+    /// Resolves all escapes; `None` if the text contains no escape.
     pub(super) fn escapes(text: &str) -> Option<Decoded> {
         let mut decoded = pass(text)?;
         for _ in 1..MOST_PASSES {
@@ -36,7 +36,7 @@ impl Decoded {
         Some(decoded)
     }
 
-    /// Removes blanks and line breaks; `None` if there are none.
+    /// Removes blanks and line breaks; `None` if the text contains neither.
     pub(super) fn without_blanks(text: &str) -> Option<Decoded> {
         if !text.contains(char::is_whitespace) {
             return None;
@@ -112,7 +112,7 @@ impl Decoded {
     }
 }
 
-/// Resolves one level of escapes; `None` if there are none.
+/// Resolves one level of escapes; `None` if the text contains no escape.
 fn pass(text: &str) -> Option<Decoded> {
     if !text.contains(['%', '\\', '&']) {
         return None;
@@ -145,7 +145,8 @@ fn pass(text: &str) -> Option<Decoded> {
     Some(decoded)
 }
 
-/// Decodes `%41` or `%C3%A9`. Returns the character and the length of its escape in bytes.
+/// Decodes `%41` or `%C3%A9` at the start of `rest`; `None` if there is no such escape. Returns the character and the
+/// length of its escape in bytes.
 fn percent(rest: &str) -> Option<(char, usize)> {
     let mut bytes = [0; 4];
     let mut digits = rest;
@@ -238,7 +239,7 @@ fn hex(text: &str, count: usize) -> Option<u32> {
     is_hex.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Replaces each of these ranges of a text by its mark. The ranges are in order and do not overlap.
+/// Replaces each of these ranges of a text with its mark. The ranges are in order and do not overlap.
 pub(super) fn with_marks<'m>(
     text: &str,
     places: impl IntoIterator<Item = (Range<usize>, &'m str)>,

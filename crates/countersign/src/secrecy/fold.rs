@@ -1,7 +1,7 @@
 //! Texts without letter case.
 //!
-//! Input: a text. Output: its case-folded copy, and where in the text a range of the copy came from. Not here: the
-//! search itself (see `search`), and other ways to write a letter, such as full width.
+//! Input: a text. Output: its case-folded copy, and a mapping from ranges of the copy to ranges of the text. Not here:
+//! the search itself (see `search`), and other ways to write a letter, such as full width.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -16,7 +16,7 @@ pub(super) fn fold(text: &str) -> String {
 }
 
 fn fold_char(character: char) -> impl Iterator<Item = char> {
-    // Via upper case, which merges letters that lower case keeps apart.
+    // Converts via upper case, which merges letters that lower case keeps apart.
     let upper = character.to_lowercase().flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase)
 }

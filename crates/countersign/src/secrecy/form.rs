@@ -1,7 +1,7 @@
 //! Forms in which the text of a secret may be repeated.
 //!
-//! Input: the text. Output: the text and its usual encodings, longest first. Encodings that are so short that they may
-//! occur by chance are left out.
+//! Input: the text of a secret. Output: the text and its usual encodings, longest first. Encodings that are so short
+//! that they may occur by chance are left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -32,7 +32,8 @@ impl Form {
 }
 
 impl Form {
-    /// Returns true for base64 and hex, which are often broken up by blanks and line breaks.
+    /// Returns true if this form of `text` is base64 or hex. Text in these encodings is often broken up by blanks and
+    /// line breaks.
     pub(super) fn is_encoding_of(&self, text: &str) -> bool {
         match self {
             Form::Exact(_) => true,

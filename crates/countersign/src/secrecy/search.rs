@@ -14,8 +14,8 @@ use super::fold::{FoldedText, fold};
 use super::form::{Form, forms};
 use super::{SHORT, is_word};
 
-/// Length in bytes of the longest prefix of a form in the automaton, which bounds the automaton's size. After a match
-/// of the prefix, the whole form is compared.
+/// Maximum length in bytes of a form's prefix in the automaton, which bounds the automaton's size. Where the prefix
+/// matches, the whole form is compared.
 const LONGEST_NEEDLE: usize = 16;
 
 /// A place in a text where a secret is written.
@@ -92,8 +92,8 @@ impl Search {
         })
     }
 
-    /// Returns where secrets are written in a text, in order and without overlap. Places that overlap become one, which
-    /// counts as the secret that covers most of it.
+    /// Returns the places in a text where secrets are written, in order and without overlap. Overlapping places are
+    /// merged into one, which counts as the secret that covers most of it.
     pub(super) fn places(&self, text: &str) -> Vec<Found> {
         let mut found = self.in_view(text, View::AsWritten);
         let resolved = Decoded::escapes(text);

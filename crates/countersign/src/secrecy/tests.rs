@@ -159,7 +159,7 @@ fn x98_a_secret_is_hidden_in_every_letter_case() {
             "{shown}"
         );
     }
-    // In base64 another case is another text.
+    // In base64, a different letter case encodes a different text.
     let other = "CZnJCSoPDcaIA2v5iI8X";
     assert_eq!(secrecy.text(other), other);
 }

@@ -40,7 +40,7 @@ pub struct Origins {
     pub as_told: String,
     /// Suffix used when the conversation was too long to be examined in full.
     pub partial: String,
-    /// Line after the listed values, for those left out.
+    /// Line after the listed values, for values that the list leaves out.
     pub more: String,
     /// Label of a value that nobody stated.
     pub tag_invented: String,

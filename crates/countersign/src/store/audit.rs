@@ -23,7 +23,8 @@ pub const MOST_FAULTS: usize = 1_000;
 pub struct Audit {
     /// Only approvals of this tenant. The SQL stores then skip the log, which covers all tenants.
     pub tenant: Option<Tenant>,
-    /// Checks only this many of the newest approvals and as many chosen at random, and skips the log.
+    /// If given, the audit checks only this many of the newest approvals and as many chosen at random, and skips the
+    /// log.
     pub sample: Option<u32>,
     /// A checkpoint of the log that was kept elsewhere: the log must still begin with it. Ignored if the log is
     /// skipped.
@@ -70,7 +71,7 @@ impl Audited {
         }
     }
 
-    /// Creates the result of an audit that this fault ended.
+    /// Creates the result of an audit that ended early because of this fault.
     pub fn ended_by(fault: Fault) -> Audited {
         let mut audited = Audited::new(crate::log::LogHead::default().checkpoint());
         audited.add(fault);
@@ -102,7 +103,7 @@ impl Audited {
 /// An inconsistency in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Stored tenant of the approval.
+    /// Stored tenant of the approval; `None` if the fault concerns the whole store.
     pub tenant: Option<String>,
     /// Id of the approval, unless the fault concerns the whole store.
     pub approval: Option<String>,
@@ -221,7 +222,8 @@ pub struct StoredEvent {
     pub content: Option<[u8; 16]>,
 }
 
-/// Checks an approval's rows against its events, which must be in order. Returns the first fault.
+/// Checks an approval's rows against its events, which must be in order. Returns the first fault, or `None` if there is
+/// none.
 pub fn check(row: &StoredApproval, calls: Vec<StoredCall>, events: Vec<StoredEvent>) -> Option<Fault> {
     let fault = |code, message: String| Some(Fault::of_approval(&row.tenant, &row.id, code, message));
     if events.is_empty() {
@@ -253,8 +255,8 @@ pub fn check(row: &StoredApproval, calls: Vec<StoredCall>, events: Vec<StoredEve
 
 /// Checks an approval that a command is about to change or act on.
 ///
-/// INVARIANT: no command acts on rows that do not match their events, so changing rows by other means than this program
-/// never releases a call (X63).
+/// INVARIANT: no command acts on rows that do not match their events, so rows changed by anything other than this
+/// program never release a call (X63).
 pub fn check_locked(
     approval: &Approval,
     events: &[Event],
@@ -317,7 +319,7 @@ fn text(error: impl fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns the first redundant column that disagrees with the body.
+/// Returns the name of the first redundant column that disagrees with the body; `None` if all agree.
 fn other_column(row: &StoredApproval, approval: &Approval) -> Option<&'static str> {
     let key = approval.key.as_ref().map(|(key, _)| key.as_str());
     let undoes = approval.undoes.map(|undoes| undoes.approval);
@@ -401,7 +403,7 @@ impl LogCheck {
         }
     }
 
-    /// Returns the faults found. Call after the last event was added.
+    /// Returns the faults found. Must be called after the last event was added.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         let (kept, found) = (self.kept.checkpoint(), self.found.checkpoint());

@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for agents that need no persistence. Its data ends with the process.
+//! A store in memory, for tests and for agents that need no persistence. Its data is lost when the process ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,8 +68,8 @@ impl MemoryStore {
 
     fn run(&self, command: &Command) -> Result<Answer, StoreError> {
         let mut inner = self.lock();
-        // Read the clock only after taking the lock, so that a decision that waited for it is not accepted after the
-        // expiry.
+        // Read the clock only after taking the lock. Otherwise a decision that waited for the lock could be accepted
+        // after the approval's expiry.
         let (now, certain) = (self.clock.now(), self.clock.certain());
         let mut staged = Staged {
             inner: &inner,
@@ -286,7 +286,7 @@ impl Rows for Staged<'_> {
 
     fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError> {
         let approval = &saved.approval;
-        // Otherwise a new approval could overwrite an old one with the same id.
+        // Without this check, a new approval could overwrite an old one with the same id.
         if self.version(&approval.tenant, approval.id) != saved.version_before {
             let id = approval.id;
             return Err(StoreError::Impossible(format!("approval {id} changed meanwhile")));

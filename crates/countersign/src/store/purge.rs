@@ -1,7 +1,7 @@
 //! Retention: erases the content of old approvals, one page at a time.
 //!
-//! Input: an age limit and a page size. Output: how many were erased, and a cursor to continue. Not here: when to purge
-//! and how long content is kept, which the operator decides.
+//! Input: an age limit and a page size. Output: the number of erased approvals, and a cursor to continue. Not here:
+//! when to purge and how long content is kept, which the operator decides.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
@@ -25,7 +25,7 @@ pub struct Purge {
     pub after: Option<ApprovalId>,
     /// Maximum number of approvals to examine.
     pub limit: usize,
-    /// Recorded as the author of the erasures.
+    /// Actor that is recorded as the author of the erasures.
     pub by: Actor,
     /// Hash of the policy in force, recorded in the events.
     pub policy: Hash,
@@ -39,8 +39,8 @@ pub struct Purge {
 pub struct Purged {
     /// Number of approvals that this page erased, or would erase in a dry run.
     pub erased: usize,
-    /// Number of approvals that had been erased before. A page of nothing else means that an earlier purge got this
-    /// far.
+    /// Number of approvals that had been erased before. If a page contains nothing else, an earlier purge has already
+    /// got this far.
     pub already: usize,
     /// Cursor for the next page; `None` when all old approvals were examined.
     pub next: Option<ApprovalId>,

@@ -22,7 +22,7 @@ use crate::time::Time;
 use crate::undoes::Undoes;
 use crate::working_folder::WorkingFolder;
 
-/// Version 1 has only the first part of a body, with which all later versions begin.
+/// Version 1 has only the first part of a body, which is also the beginning of all later versions.
 const V1: u8 = 1;
 /// Version 2 appends the endorsements and the time of erasure to an approval, and the authority to a call.
 const V2: u8 = 2;
@@ -38,7 +38,8 @@ const V6: u8 = 6;
 /// Version 7 appends the working folder to a call.
 const V7: u8 = 7;
 
-/// Flag in an approval's version byte: the link is the last part of the body instead of in its old place.
+/// Flag in an approval's version byte: the link, which is the hash of the approval's last event, is at the end of the
+/// body. Without the flag, it is between [`ApprovalBody`] and [`ApprovalTail`].
 const LINKED: u8 = 0x80;
 /// Length of a link in bytes.
 const LINK: usize = 32;
@@ -104,8 +105,8 @@ impl Bodies {
     }
 }
 
-/// The part of an approval row that its content hash covers. Excludes columns derived from these, and the link, which
-/// is derived from the hash.
+/// The part of an approval row that its content hash covers. Excludes columns that are derived from these fields, and
+/// the link, which is derived from the hash.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the fields are columns")]
 pub struct ApprovalRow<'a> {
@@ -132,7 +133,8 @@ pub struct CallRow<'a> {
 }
 
 impl ApprovalRow<'_> {
-    /// Returns the hash of this row and its call rows, in order; `None` for a row older than content hashes.
+    /// Returns the hash of this row and its call rows, in order; `None` for a row written before content hashes
+    /// existed.
     pub fn content<'c>(&self, calls: impl Iterator<Item = CallRow<'c>>) -> Option<ContentHash> {
         let is_linked = self.body.first().is_some_and(|version| version & LINKED != 0);
         let (body, _) = self.body.split_last_chunk::<LINK>().filter(|_| is_linked)?;
@@ -171,8 +173,7 @@ pub struct ApprovalColumns {
     pub version: u32,
 }
 
-/// Fields of the body before the link's old place. The link moved to the end of the body when events were bound to
-/// their rows, because it depends on everything else.
+/// First fields of an approval's body. In rows without the flag [`LINKED`], the link follows.
 #[derive(Deserialize)]
 struct ApprovalBody {
     session: Option<Session>,
@@ -190,7 +191,7 @@ struct ApprovalBody {
     changed_at: Time,
 }
 
-/// Fields of the body after the link's old place.
+/// Second part of an approval's body, with the fields about its decision and its relations to other approvals.
 #[derive(Deserialize)]
 struct ApprovalTail {
     decision: Option<Decided>,
@@ -215,8 +216,8 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
     body
 }
 
-/// Encodes a body with `link` in its old place; `()` leaves that place empty. Picks the lowest version that holds all
-/// fields.
+/// Encodes a body with `link` between its first and second part; `()` puts nothing there. Picks the lowest version that
+/// holds all fields.
 fn encode_with_link(approval: &Approval, link: impl Serialize, flags: u8) -> Vec<u8> {
     let body = (
         &approval.session,
@@ -340,7 +341,7 @@ fn take<'b, T: Deserialize<'b>>(rest: &mut &'b [u8]) -> Result<T, BadRecord> {
     Ok(part)
 }
 
-/// Decodes a part that exists from version `since` on, or returns its default.
+/// Decodes a part that exists from version `since` on; returns the default for older versions.
 fn take_from<'b, T: Deserialize<'b> + Default>(
     since: u8,
     version: u8,
@@ -399,7 +400,7 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
             let secret = call.terms.secret.as_deref().unwrap_or_default();
             encode(V6, &(body, authority, provenance, before, facts, secret))
         }
-        // A row from before version 6: which parts are secret stays unknown.
+        // A row from before version 6: it stays unknown which parts are secret.
         (provenance, before) if facts != Facts::default() => {
             encode(V5, &(body, authority, provenance, before, facts))
         }
@@ -468,7 +469,7 @@ fn decode_snapshot(body: SnapshotBody) -> Result<Snapshot, BadRecord> {
 
 /// Decodes a call row.
 pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
-    // Parts that an older version lacks are absent: no authority was demanded, and the rest is unknown.
+    // Parts that an older version lacks get defaults: no special authority is required, and everything else is unknown.
     type Read = (
         CallBody,
         Authority,

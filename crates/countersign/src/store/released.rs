@@ -7,7 +7,7 @@ use crate::approval::{Approval, SharedApproval};
 use crate::id::{ApprovalId, Tenant};
 use crate::state::CallState;
 
-/// Approvals with a call that is ready to run and none running.
+/// Approvals with a call that is ready to run and no running call.
 #[derive(Clone, Debug)]
 pub struct Released {
     /// The approvals in their current state.
@@ -19,7 +19,8 @@ pub struct Released {
 }
 
 impl Approval {
-    /// Returns true if a call is ready to run and none is running. While one runs, its runner continues with the next.
+    /// Returns true if a call is ready to run and none is running. While a call runs, the process that runs it
+    /// continues with the next.
     pub fn is_released(&self) -> bool {
         let has = |state| self.calls.iter().any(|call| call.state == state);
         has(CallState::Released) && !has(CallState::Running)

@@ -1,6 +1,7 @@
-//! A shared pointer to a store is a store, so that a gate and its host can hold the same one.
+//! Implements [`Store`] for a shared pointer to a store, so that a gate and its host can hold the same one.
 //!
-//! Every method is forwarded, those with a default too: a store that overrides one is not bypassed.
+//! Every method is forwarded, even those with a default implementation: otherwise a store's own implementation would be
+//! bypassed.
 
 use std::sync::Arc;
 

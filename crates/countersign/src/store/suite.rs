@@ -1,4 +1,4 @@
-//! Conformance suite that every store has to pass: no behaviour counts unless all stores share it.
+//! Conformance suite that every store has to pass: only behaviour that all stores share counts.
 //!
 //! A store's author writes `async fn fixture() -> Fixture` and `countersign::conformance!(fixture);`, which generates
 //! one test per case. [`program`] runs the same random programs on several stores, [`race`] runs concurrent tasks

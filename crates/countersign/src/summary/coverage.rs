@@ -21,13 +21,13 @@ pub(crate) struct TemplateOutput(Vec<Print>);
 struct Print {
     path: Vec<String>,
     within: Vec<Vec<String>>,
-    /// Fixed texts of the template between this value and the last one that it prints, trimmed. A value that contains
-    /// one of these texts could look like two values.
+    /// Fixed texts of the template between this value and the last printed value, trimmed. A value that contains one of
+    /// these texts could look like two values.
     until_last: Vec<String>,
 }
 
 impl Print {
-    /// Returns true if a summary that contains this text cannot be read in another way.
+    /// Returns true if this text, printed as the value, cannot be mistaken for several values.
     fn is_clear(&self, text: &str) -> bool {
         let may_end = |words: &String| match words.is_empty() {
             true => text.contains(char::is_whitespace),
@@ -75,7 +75,7 @@ impl TemplateOutput {
         read(template).map(TemplateOutput).unwrap_or_default()
     }
 
-    /// Returns the values that the template prints for these arguments, whose secrets are hidden already.
+    /// Returns the values that the template prints for these arguments, in which secrets must be hidden already.
     pub(crate) fn shown_values(&self, arguments: &Tree<'_>) -> ShownValues {
         let mut pointers = HashSet::new();
         for print in &self.0 {
@@ -204,7 +204,7 @@ fn path(expression: &str) -> Option<Vec<String>> {
             && characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
     };
     let mut names: Vec<&str> = expression.split('.').collect();
-    // `args` is the set of all arguments, also if one of them has that name.
+    // `args` is the set of all arguments, even if one of them is named `args`.
     if names.first() == Some(&"args") {
         names.remove(0);
     }

@@ -18,7 +18,7 @@ enum Segment {
     Named(String),
     Any,
     /// Part of a text, as a range of bytes; always the last segment. Such a part is hidden wherever it is repeated. The
-    /// text that contains it has to be secret as a whole.
+    /// text that contains the part must be secret as a whole, too.
     Within(u32, u32),
 }
 
@@ -28,7 +28,7 @@ enum Segment {
 pub struct BadSecretPath(pub String);
 
 impl SecretPath {
-    /// Returns the path that covers everything, for arguments of which it is unknown what is secret.
+    /// Returns the path that covers everything, for arguments whose secret parts are unknown.
     pub fn everything() -> SecretPath {
         SecretPath(Vec::new())
     }
@@ -43,7 +43,7 @@ impl SecretPath {
         SecretPath(segments(pointer).map(Segment::Named).collect())
     }
 
-    /// Returns the path of a part of the text at a JSON pointer.
+    /// Returns the path of a part of the text at a JSON pointer; `None` if an offset does not fit into 32 bits.
     pub(crate) fn within(pointer: &str, part: &Range<usize>) -> Option<SecretPath> {
         let mut path = SecretPath::at(pointer);
         let part = (u32::try_from(part.start).ok()?, u32::try_from(part.end).ok()?);
@@ -120,7 +120,7 @@ impl<'s> Secrets<'s> {
     }
 }
 
-/// Returns true if the value at a JSON pointer is secret, or part of a secret one.
+/// Returns true if the value at a JSON pointer is secret, or part of a secret value.
 pub(crate) fn is_secret(paths: &[SecretPath], pointer: &str) -> bool {
     let mut secrets = Secrets::new(paths);
     secrets.is_here()
@@ -176,7 +176,7 @@ fn collect(
     }
 }
 
-/// Returns the mark that is shown instead of a secret. The salt keeps its hash from confirming a guess.
+/// Returns the mark that is shown instead of a secret. The salt prevents the hash in the mark from confirming a guess.
 pub(super) fn mark(value: &Tree<'_>, salt: &[u8]) -> String {
     marked(value.text(), salt)
 }
@@ -193,8 +193,8 @@ pub(crate) fn marked(text: &str, salt: &[u8]) -> String {
     format!("hidden, {} {unit}, hash {hash}", bytes.len())
 }
 
-/// Replaces each single value at or below these paths by its mark. Unlike [`hide_values`], keeps lists and objects, so
-/// that a template can still look up their members.
+/// Replaces each single value at or below these paths with its mark. Unlike [`hide_values`], keeps lists and objects,
+/// so that a template can still look up their members.
 pub(crate) fn mark_each<'a>(tree: Tree<'a>, secrets: &Secrets<'_>, is_inside: bool, salt: &[u8]) -> Tree<'a> {
     let is_inside = is_inside || secrets.is_here();
     let node = match tree.node {
@@ -228,7 +228,7 @@ pub(crate) fn mark_each<'a>(tree: Tree<'a>, secrets: &Secrets<'_>, is_inside: bo
     marked
 }
 
-/// Replaces every secret by its mark, also where another value repeats it.
+/// Replaces every secret with its mark, also where another value repeats it.
 pub(crate) fn hide<'a>(tree: Tree<'a>, paths: &[SecretPath], salt: &[u8]) -> Tree<'a> {
     if paths.is_empty() {
         return tree;
@@ -239,8 +239,8 @@ pub(crate) fn hide<'a>(tree: Tree<'a>, paths: &[SecretPath], salt: &[u8]) -> Tre
         .tree
 }
 
-/// Replaces the values at these paths by marks, and other texts by the result of `repeats`. Also returns whether
-/// anything was replaced; if not, the tree is unchanged to the byte.
+/// Replaces the values at these paths with marks, and other texts with the result of `repeats`, if it is `Some`. Also
+/// returns true if anything was replaced; otherwise the tree is unchanged byte for byte.
 pub(crate) fn hide_values<'a>(
     tree: Tree<'a>,
     paths: &[SecretPath],

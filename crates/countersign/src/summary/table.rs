@@ -12,14 +12,15 @@ use crate::secrecy::Secrecy;
 pub struct Row {
     /// JSON pointer of the value, escaped because the agent chooses the keys.
     pub pointer: String,
-    /// Pointer for people: a member's name that could be read as an index, or seem to end early, is in quotes.
+    /// Form of the pointer for people. A member's name that could be read as an index, or seem to end early, is in
+    /// quotes.
     pub name: String,
     /// Type of the value.
     pub kind: Kind,
     /// Shown form of the value. A text that could be read as something else is in quotes, so different values look
     /// different.
     pub value: String,
-    /// Size of the value: of a string, its text; of anything else, its JSON.
+    /// Size of the value in bytes: for a string, of its text; for anything else, of its JSON.
     pub bytes: usize,
     /// True if part of the value is not shown. No card may be approved on the basis of such a row.
     pub clipped: bool,

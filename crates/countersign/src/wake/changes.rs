@@ -1,7 +1,7 @@
 //! Change signal for followers of the feed.
 //!
-//! Input: a signal after each commit visible here. Output: one wake-up for any number of signals since the last.
-//! Not here: what changed. Followers read that from the feed, which misses nothing.
+//! Input: a signal after each commit that this process learns of. Output: one wake-up for any number of signals since
+//! the last. Not here: what changed. Followers read that from the feed, which misses nothing.
 
 use tokio::sync::watch;
 

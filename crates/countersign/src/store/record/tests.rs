@@ -157,8 +157,8 @@ fn i7_whatever_happens_is_written_and_read_back() {
     assert!(count > 500, "{count}");
 }
 
-/// Pins the bytes of version 1. They are in people's databases: changing them takes a new version that still reads the
-/// old one.
+/// Pins the bytes of version 1. People's databases contain such rows: a change of the format needs a new version, and
+/// version 1 must remain readable.
 #[tokio::test]
 async fn version_1_is_what_it_always_was() {
     let approval = full().await;
@@ -247,7 +247,7 @@ async fn version_3_of_a_call_carries_its_provenance() {
     ");
 }
 
-/// `Coverage` replaced a bool and must keep its encoding.
+/// `Coverage` replaced a bool and must keep the bool's encoding.
 #[test]
 fn what_was_heard_is_written_as_the_bool_it_was() {
     use crate::provenance::Coverage;
@@ -281,7 +281,7 @@ async fn version_4_of_a_call_carries_what_it_would_change() {
     ");
 }
 
-/// Version 6 appends the secret paths. Without them it is unknown what is secret.
+/// Version 6 appends the secret paths. In a row without them it is unknown what is secret.
 #[tokio::test]
 async fn x98_version_6_of_a_call_says_what_is_secret() {
     let mut call = full().await.calls[0].clone();
@@ -300,7 +300,8 @@ async fn x98_version_6_of_a_call_says_what_is_secret() {
     }
 }
 
-/// Version 5 appends the facts that the gate knows first-hand. Without them everything is the proposer's claim.
+/// Version 5 appends the facts that the gate knows first-hand. In a row without them everything counts as the
+/// proposer's claim.
 #[tokio::test]
 async fn x57_x69_version_5_of_a_call_says_what_the_gate_knows_itself() {
     use crate::provenance::Voucher;

@@ -57,8 +57,8 @@ impl<S: Store> FailingStore<S> {
         }
     }
 
-    /// Wraps a store so that a quarter of all calls fail before the store ran them and a quarter after, always with
-    /// `InDoubt`. The seed determines which.
+    /// Wraps a store so that a quarter of all calls fail before the store has run them and a quarter after, always with
+    /// `InDoubt`. The seed determines which calls fail.
     pub fn by_chance(store: S, seed: u64) -> FailingStore<S> {
         FailingStore {
             chance: Some(Mutex::new(seed)),
@@ -66,7 +66,7 @@ impl<S: Store> FailingStore<S> {
         }
     }
 
-    /// Returns all faults that one call can have: every kind of error, before and after the store ran it.
+    /// Returns all faults that one call can have: every kind of error, before and after the store has run the call.
     pub fn faults_of(call: usize) -> Vec<Fault> {
         let text = || "broken on demand".to_owned();
         let nothing_written = [
@@ -75,7 +75,7 @@ impl<S: Store> FailingStore<S> {
             StoreError::Full(text()),
         ];
         let before = Breaks::Before;
-        // Errors that promise that nothing was written occur only before the store ran the call.
+        // Errors that promise that nothing was written occur only before the store has run the call.
         let told_the_truth = nothing_written.into_iter().map(|error| (before, error));
         let in_doubt = [
             StoreError::InDoubt(text()),

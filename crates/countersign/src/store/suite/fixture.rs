@@ -54,7 +54,7 @@ impl Fixture {
         Arc::new(ManualClock::at(sample::BEGINNING))
     }
 
-    /// Sets how to reopen the same data with the same clock. Required of durable stores.
+    /// Sets the function that reopens the same data with the same clock. Required for durable stores.
     pub fn with_reopen(self, reopen: Reopen) -> Fixture {
         Fixture {
             reopen: Some(reopen),

@@ -1,8 +1,8 @@
 //! Random programs: the same steps must give the same answers on all stores and break no invariant.
 //!
-//! [`programs`] generates them, [`run`] runs one and returns its transcript, [`run_on_all`] compares several stores
-//! step by step, and [`explore`] does that with many programs. They use few tenants, channels, agents, people and keys,
-//! so that these collide, and one page that calls would change. A failing program is shrunk and printed.
+//! [`programs`] generates programs, [`run`] runs one and returns its transcript, [`run_on_all`] compares several stores
+//! step by step, and [`explore`] does that with many programs. Programs use few tenants, channels, agents, people and
+//! keys, so that these collide, and one page that calls would change. A failing program is shrunk and printed.
 
 mod interpreter;
 mod invariants;
@@ -96,7 +96,7 @@ pub enum Version {
     Wrong,
 }
 
-/// Selects the approval `back` places before the newest one; `foreign` asks for it as another tenant.
+/// Selects the approval `back` places before the newest one. If `foreign` is true, another tenant asks for it.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "said above")]
 pub struct Target {

@@ -73,7 +73,7 @@ async fn look(store: &Arc<dyn Store>, id: ApprovalId) -> SharedApproval {
 }
 
 /// X13, F14: `tasks` tasks decide the same `approvals` approvals, half of them approving and half denying. Each
-/// approval must have exactly one winner, and every loser must be told who that was.
+/// approval must have exactly one winner, and the refusal of every loser must name the winner.
 pub async fn race_decides(store: &Arc<dyn Store>, tasks: usize, approvals: usize) {
     let mut pending = Vec::with_capacity(approvals);
     for n in 0..approvals as u64 {
@@ -117,8 +117,8 @@ pub async fn race_decides(store: &Arc<dyn Store>, tasks: usize, approvals: usize
     }
 }
 
-/// Lets `tasks` people approve each approval at once, with a quorum of `quorum`. Exactly that many must be counted, the
-/// last of them releases the approval, and all later ones are refused.
+/// Lets `tasks` people approve each approval at once, with a quorum of `quorum`. Exactly that many approvals must be
+/// counted, the last of them releases the calls, and all later ones are refused.
 pub async fn race_quorums(store: &Arc<dyn Store>, tasks: usize, approvals: usize, quorum: u8) {
     for n in 0..approvals as u64 {
         let authority = Authority {
@@ -227,8 +227,8 @@ pub async fn race_undos(store: &Arc<dyn Store>, undos: usize, rounds: usize) {
     }
 }
 
-/// A4, X40: `tasks` tasks propose in one channel at once, then all send one proposal under one key. One must end up
-/// pending while each of the others is replaced by exactly one, and the key must yield one approval.
+/// A4, X40: `tasks` tasks propose in one channel at once, then all send one proposal under one key. One proposal must
+/// end up pending while each of the others is replaced by exactly one, and the key must yield one approval.
 pub async fn race_proposals(store: &Arc<dyn Store>, tasks: usize, rounds: usize) {
     for round in 0..rounds as u64 {
         let first = round * 1000;

@@ -33,7 +33,7 @@ pub struct Resent {
     pub effects: u64,
     /// Calls denied.
     pub denied: u64,
-    /// Calls that the sweep gave up before their result arrived.
+    /// Calls that the sweep had given up on before their result arrived.
     pub given_up: u64,
 }
 
@@ -212,7 +212,7 @@ impl Network<'_> {
             None => true,
         };
         client.answered.insert(step, told);
-        // A start is only followed by a finish if this copy got the permit.
+        // A start is followed by a finish only if this copy of the start got the permit.
         let is_new = match step {
             Step::Start => client.permit == Some(copy),
             _ => is_first,
@@ -239,7 +239,7 @@ impl Network<'_> {
             "I2: approval {id}"
         );
         match (approval.state, approval.calls[0].state) {
-            // Includes calls given up by the sweep: a late result is recorded, but starts nothing.
+            // Includes calls that the sweep gave up on: a late result is recorded, but starts nothing.
             (State::Approved, CallState::Succeeded) => assert_eq!(client.effects, 1),
             (State::Denied, CallState::Refused) => self.resent.denied += 1,
             other => panic!("approval {id}: {other:?}"),

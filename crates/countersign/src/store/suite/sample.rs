@@ -22,7 +22,7 @@ use crate::time::Time;
 /// Initial time of test clocks: 1 January 2026.
 pub const BEGINNING: Time = Time::from_micros(1_767_225_600_000_000);
 
-/// Time to decide a sample approval.
+/// Time within which a sample approval must be decided.
 pub const TTL: Duration = Duration::from_secs(300);
 
 /// Time within which a sample call must be started, after the decision or the end of the previous call.
@@ -119,7 +119,7 @@ pub fn terms_asking(authority: Authority) -> Terms {
     }
 }
 
-/// Terms under which only these may decide.
+/// Terms under which only these people and groups may decide.
 pub fn terms_for(approvers: &[&str]) -> Terms {
     Terms {
         approvers: approvers.iter().map(|&name| name.to_owned()).collect(),
@@ -294,7 +294,7 @@ pub fn deny(approval: &Approval) -> Decide {
     decide(approval, Verdict::Deny)
 }
 
-/// Returns the decision with an idempotency key, and with the hash of `body` as that of its request.
+/// Adds an idempotency key to a decision, with the hash of `body` as that of its request.
 pub fn keyed(mut decide: Decide, name: &str, body: &str) -> Decide {
     let (key, body) = key(name, body);
     decide.decision.key = Some(key);

@@ -14,7 +14,7 @@ async fn fixture() -> Fixture {
 
 crate::conformance!(fixture);
 
-/// A case missing from the list would never run.
+/// Checks that every case is listed, because a case that is missing from the list would never run.
 #[test]
 fn every_case_is_listed_once() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/suite/cases");
@@ -41,7 +41,7 @@ fn i1_to_i15_hold_for_random_programs() {
     super::program::explore(&runtime, &[&fixture], 2_000, 1);
 }
 
-/// Random programs are worth little unless they reach every kind of event and refusal.
+/// Checks that random programs reach every kind of event and refusal, because otherwise they prove little.
 #[test]
 fn random_programs_reach_everything() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

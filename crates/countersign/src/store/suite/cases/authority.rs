@@ -40,7 +40,7 @@ pub async fn x34_who_asked_cannot_approve(fixture: Fixture) {
         ..asking(1, four_eyes())
     };
     let approval = fixture.propose(propose).await;
-    // The person counts, not the credential: both the requester and the person the agent acts for are excluded.
+    // The person counts, not the credential: neither the requester nor the person for whom the agent acts may approve.
     for name in ["alice", "maria"] {
         let person = sample::person(name);
         let answer = fixture.decide(member(name, &approval, Verdict::Approve)).await;

@@ -162,7 +162,8 @@ pub async fn h02_an_entry_ends_by_the_clock(fixture: Fixture) {
         ..entry.clone()
     };
     assert_eq!(put(&fixture, &late).await, Put::Conflict, "it is over");
-    // Another entry may take its place, even another tenant's; holders of the old version cannot change that one.
+    // Another entry may take the expired one's place, even another tenant's; holders of the old version cannot change
+    // the new entry.
     let next = Entry {
         tenant: sample::tenant_named("other"),
         version: 0,

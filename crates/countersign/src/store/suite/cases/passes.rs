@@ -1,4 +1,4 @@
-//! Passed calls: recorded like any other, without anybody appearing to have approved them.
+//! Passed calls: recorded like any other call, but with no record of a person approving them.
 
 use std::time::Duration;
 

@@ -224,7 +224,7 @@ pub async fn names_may_be_in_any_language(fixture: Fixture) {
     let tenant = sample::tenant_named("Größe 株式会社 🦀");
     let channel = sample::channel("канал-1 'or 1=1 -- \"x\" %_");
     let agent = sample::agent("агент\u{200b}");
-    // Look the same but are two names: NFC and NFD.
+    // Two different names that look the same: NFC and NFD.
     let (composed, decomposed) = (sample::run("é"), sample::run("e\u{301}"));
     let longest = sample::person(&"ü".repeat(128));
     for (n, run) in [(1, &composed), (2, &decomposed)] {

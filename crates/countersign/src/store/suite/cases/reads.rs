@@ -145,7 +145,7 @@ pub async fn d1_pages_have_no_gaps_and_no_repeats(fixture: Fixture) {
             assert_eq!(seen, whole, "{state:?} by {size}");
         }
     }
-    // A decision between two pages shifts nothing.
+    // A decision between two pages does not shift the second page.
     let mut filter = Filter {
         limit: Some(3),
         ..Filter::pending()
@@ -310,7 +310,8 @@ pub async fn b8_the_feed_is_complete_and_in_order(fixture: Fixture) {
     assert_eq!(found, expected);
 }
 
-/// Transactions in flight elsewhere may hold the end of the feed back; then some events repeat, but none is missed.
+/// Other transactions in flight may hold back the end of the feed; then some events are returned again, but none is
+/// missed.
 pub async fn b8_behind_the_end_of_the_feed_comes_only_what_is_new(fixture: Fixture) {
     let count = busy(&fixture).await.len();
     let tenant = sample::tenant();
@@ -392,7 +393,8 @@ pub async fn d2_what_was_approved_and_nobody_runs_is_found(fixture: Fixture) {
     assert_eq!(ids(&all.approvals), [second.id, third.id]);
 }
 
-/// Followers of the feed find the rest of a batch after a call was given up, or ended without starting the next.
+/// Followers of the feed find the remaining calls of a batch after a call was given up, or ended without starting the
+/// next.
 pub async fn x89_what_goes_on_behind_a_call_that_is_over_is_found(fixture: Fixture) {
     let tenant = sample::tenant();
     let found_after = async |after: Cursor| {
@@ -450,7 +452,7 @@ pub async fn x92_everything_pending_is_counted(fixture: Fixture) {
     assert_eq!(fixture.store.count_pending(&tenant).await, Ok(520));
     let other = sample::tenant_named("globex");
     assert_eq!(fixture.store.count_pending(&other).await, Ok(0));
-    // Expired approvals do not count, whether or not a sweep has recorded that.
+    // Expired approvals do not count, whether or not a sweep has recorded their expiry.
     fixture.advance(std::time::Duration::from_secs(1_000_000));
     assert_eq!(fixture.store.count_pending(&tenant).await, Ok(0));
 }

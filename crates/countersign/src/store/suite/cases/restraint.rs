@@ -101,7 +101,7 @@ pub async fn x11_an_agent_has_only_so_many_pending(fixture: Fixture) {
         refused,
         Some(ProposeRefusal::TooManyPending { count: 3, most: 3 })
     );
-    // Other agents are not limited by this, nor are proposals without restraint.
+    // Neither other agents nor proposals without restraint are limited.
     let other = Propose {
         agent: crate::id::Agent::new("another").unwrap(),
         ..own(5, 3)
@@ -161,7 +161,7 @@ async fn decided(fixture: &Fixture, n: u64, numbers: &[u64], verdict: Verdict) -
     fixture.accept(decide).await
 }
 
-/// Checks whether each of these batches may be proposed.
+/// Checks whether each of these batches may be proposed, as `expected` says.
 async fn check(fixture: &Fixture, from: u64, expected: &[(&[u64], bool)]) {
     for (n, (numbers, may_be_asked)) in (from..).zip(expected) {
         let asked = fixture.try_propose(batch(n, numbers)).await;
@@ -238,7 +238,7 @@ pub async fn x99_a_denied_batch_is_refused_in_any_order(fixture: Fixture) {
         (&[1, 2, 3], true),
     ];
     check(&fixture, 10, &expected).await;
-    // A later denial of a part is kept beside the first, each for its own cool-down.
+    // A later denial of a part is kept in addition to the first, each for its own cool-down.
     fixture.advance(COOL_DOWN / 2);
     decided(&fixture, 2, &[2, 1], Verdict::Deny).await;
     check(
@@ -300,7 +300,7 @@ pub async fn x62_a_limit_counts_what_one_requester_asks(fixture: Fixture) {
     assert_eq!(refused, ProposeRefusal::TooManyPending { count: 3, most: 3 });
     // Another requester of the same agent is not locked out by the first.
     let other = fixture.propose(restrained(5, "ana")).await;
-    // The same calls do not join if the restraint does not say so.
+    // The same calls do not join unless the restraint asks for joining.
     let mut again = restrained(6, "ana");
     for (call, first) in again.calls.iter_mut().zip(&other.calls) {
         call.arguments = first.arguments.clone();

@@ -173,7 +173,7 @@ pub async fn h21_a_purge_goes_through_what_is_old(fixture: Fixture) {
         let Some(next) = purged.next else { break };
         purge.after = Some(next);
     }
-    // Number 3 is not erased: it has expired, but no sweep has recorded that.
+    // Number 3 is not erased: it has expired, but no sweep has recorded the expiry.
     assert_eq!(total, 6);
     assert!(pages >= 2, "{pages}");
     let all = fixture
@@ -364,7 +364,7 @@ async fn left_of(fixture: &Fixture, approval: &SharedApproval) -> (SharedApprova
     (after, left)
 }
 
-/// Returns every hash this program makes of content, for one guess and with whatever salt is left.
+/// Returns every hash that this program computes of content, for one guess and with whatever salt is left.
 fn hashes(guess: &str, after: &SharedApproval) -> Vec<Hash> {
     let arguments = with_pin(guess);
     let mut copy = Approval::clone(after);
@@ -391,7 +391,7 @@ fn hashes(guess: &str, after: &SharedApproval) -> Vec<Hash> {
     found
 }
 
-/// Returns the PIN that a hash in `left`, raw or in hex, confirms.
+/// Returns the PIN that can be confirmed with a hash in `left`, raw or in hex; `None` if none can.
 fn confirmed(left: &[u8], after: &SharedApproval) -> Option<String> {
     let raw: HashSet<&[u8]> = left.windows(32).collect();
     let hex: HashSet<&[u8]> = left.windows(64).collect();

@@ -47,7 +47,7 @@ pub async fn a8_decision_is_consumed_before_the_run(fixture: Fixture) {
         fixture.words(&approval).await,
         ["proposed", "approved", "started"]
     );
-    // A double click.
+    // A double click is refused and starts nothing.
     let again = fixture.decide(decide).await;
     assert_eq!(again.refusal.unwrap().code(), "already_decided");
     assert_eq!(again.started, None);
@@ -60,7 +60,7 @@ pub async fn a8_decision_is_consumed_before_the_run(fixture: Fixture) {
     assert_eq!(fixture.decide(deny).await.started, None);
 }
 
-/// Dropping the request, as with a closed tab, must not interrupt a decision or what it releases.
+/// Dropping the request, as when a tab is closed, must not interrupt a decision or the calls that it releases.
 pub async fn a8_who_decides_and_goes_away_leaves_nothing_half_done(fixture: Fixture) {
     let mut propose = sample::batch(1, 2);
     propose.calls.iter_mut().for_each(|call| call.sealed = None);
@@ -94,7 +94,7 @@ pub async fn a8_a_repeated_decision_starts_nothing(fixture: Fixture) {
 
 pub async fn a8_a_call_starts_once(fixture: Fixture) {
     let approval = fixture.running(sample::propose(1)).await;
-    // Refused even with the same permit: after a lost answer nobody knows whether the call runs.
+    // Refused even with the same permit: if an answer was lost, nobody knows whether the call runs.
     for permit in [1, 2] {
         let refused = fixture
             .start(sample::start(&approval, 1, permit))
@@ -315,7 +315,8 @@ pub async fn x12_an_executor_that_cannot_tell_leaves_its_words_out_of_events(fix
     assert_eq!(call.result.as_deref(), Some(words.as_bytes()));
 }
 
-/// A call that was not sent counts as failed, and its record says that nothing ran, even if the sweep had given it up.
+/// A call that was not sent counts as failed, and its record states that nothing ran, even if the sweep had given it
+/// up.
 pub async fn x84_a_call_that_was_not_sent_is_on_record_as_such(fixture: Fixture) {
     let not_sent = |approval: &crate::approval::Approval| {
         let outcome = Outcome::NotSent("too late".to_owned());
@@ -397,7 +398,7 @@ pub async fn x37_late_finish_is_reconciled_and_starts_nothing(fixture: Fixture) 
     );
 }
 
-/// A result that arrives after a person's reconciliation is recorded, but the person's word stands.
+/// A result that arrives after a person's reconciliation is recorded, but the person's verdict stands.
 pub async fn x87_a_late_answer_is_appended_behind_a_persons_word(fixture: Fixture) {
     let approval = fixture.running(sample::batch_under(1, 2, &going_on())).await;
     fixture.advance(sample::TIMEOUT);

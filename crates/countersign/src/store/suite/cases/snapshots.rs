@@ -26,7 +26,7 @@ fn over(n: u64) -> Propose {
     }
 }
 
-/// A start that found `found`; `n` numbers the permit and the proposal to make instead.
+/// A start that read the content `found`. `n` is the number of the permit and of the replacement proposal.
 fn start_over(approval: &SharedApproval, position: u8, n: u64, found: &str) -> Start {
     let found = sample::snapshot(found);
     let replacement = Propose {
@@ -51,7 +51,7 @@ fn states(approval: &SharedApproval) -> Vec<CallState> {
 pub async fn x22_a_call_over_a_snapshot_starts_only_after_a_look(fixture: Fixture) {
     let pending = fixture.propose(over(1)).await;
     assert_eq!(fixture.get(&pending).await.calls, pending.calls);
-    // Cannot start along with the decision: nothing was read again since the card was shown.
+    // The call cannot start along with the decision: nothing was read again since the card was shown.
     let decide = Decide {
         start: Some(sample::permit(1)),
         ..sample::approve(&pending)

@@ -1,4 +1,4 @@
-//! No tenant sees, changes or infers anything of another tenant.
+//! No tenant sees, changes or infers anything about another tenant.
 
 use std::sync::Arc;
 

@@ -203,7 +203,7 @@ pub async fn d7_sweep_keeps_its_limit(fixture: Fixture) {
     assert_eq!(counts, [2, 2, 1]);
 }
 
-/// The approval that was due first ends first, whatever the order of ids.
+/// The approval that has been due longest ends first, whatever the order of ids.
 pub async fn d7_sweep_ends_the_longest_due_first(fixture: Fixture) {
     for n in 1..=5u32 {
         let mut propose = sample::propose(u64::from(n));

@@ -168,7 +168,7 @@ pub async fn a17_a_lost_undo_holds_its_claim_until_reconciled(fixture: Fixture) 
         let again = fixture.try_propose(undo(n + 2, undoes)).await;
         assert_eq!(again.is_ok(), !succeeds);
     }
-    // A late result of the undo settles it too.
+    // A late result of the undo also settles the state of its target.
     let target = succeeded(&fixture, 30).await;
     let lost = fixture.running(undo(31, sample::call_id(&target, 1))).await;
     fixture.advance(Duration::from_secs(3600));

@@ -78,8 +78,8 @@ pub async fn d2_a_change_of_nothing_wakes_nobody(fixture: Fixture) {
     }
     let version = fixture.get(&approval).await.version;
     let waiter = hub.wait_for(approval.id);
-    // Nothing here changes the approval: evidence is full, the withdrawal is too late, and the last write is another
-    // approval.
+    // Nothing here changes the approval: evidence is full, the withdrawal is too late, and the last write concerns
+    // another approval.
     fixture
         .decide(sample::decide_as("mallory", &approval, Verdict::Deny))
         .await
@@ -136,7 +136,7 @@ pub async fn d2_who_follows_hears_of_every_commit(fixture: Fixture) {
         waiting += 1;
     }
     assert_eq!(words, ["proposed", "approved", "started", "lost", "reconciled"]);
-    // Registry changes are in no feed, but followers are signalled.
+    // Registry changes are not in the feed, but its followers are signalled.
     let entry = sample::entry(Kind::Token, "t");
     fixture.store.put_entry(entry).await.unwrap();
     heard().await;

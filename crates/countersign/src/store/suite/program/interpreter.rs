@@ -1,7 +1,7 @@
 //! Runs a program on a store.
 //!
-//! Programs share a store. Each has its own tenants and ids, starts at a much later time than the one before, and first
-//! sweeps away what that one left, because a sweep affects all tenants.
+//! Programs share a store. Each has its own tenants and ids, and starts at a much later time than the previous one.
+//! First it sweeps away what the previous program left, because a sweep affects all tenants.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ async fn run_as(serial: u64, program: &Program, fixture: &Fixture) -> Vec<String
 
 async fn sweep_leftovers(fixture: &Fixture, start: crate::time::Time) {
     for round in 0..20 {
-        // Advances an hour per round, because a sweep can leave things that are due later.
+        // Advances an hour per round, because a sweep can leave something that is due later.
         fixture.clock.set(start.plus(HOUR * round));
         let answer = fixture
             .store
@@ -116,7 +116,7 @@ struct World<'a> {
 
 impl World<'_> {
     async fn take(&mut self, step: &Step) -> String {
-        // Each step has its own timestamp, so that stores need not agree on the order within one.
+        // Each step has its own timestamp, so that stores need not agree on the order of events with the same time.
         self.fixture.advance(Duration::from_micros(1));
         let Some(command) = self.command(step).await else {
             return format!("{step:?}");
@@ -157,8 +157,8 @@ impl World<'_> {
         }
     }
 
-    /// X22: checks that a call whose snapshot has changed was refused, and proposed again unless its channel has
-    /// another question.
+    /// X22: checks that a call whose snapshot has changed was refused, and proposed again unless another approval is
+    /// pending in its channel.
     async fn check_refused(&mut self, command: &Command, answer: &Answer) {
         let (
             Command::Start(start),
@@ -256,7 +256,8 @@ impl World<'_> {
         sample::id(self.serial * 1000 + self.step)
     }
 
-    /// Returns the current approval that a step refers to. For a foreign target its tenant is replaced by another one.
+    /// Returns the current approval that a step refers to; `None` if there is none. For a foreign target, its tenant is
+    /// replaced with another one.
     async fn target(&self, target: Target) -> Option<SharedApproval> {
         let count = self.approvals.len();
         let back = usize::from(target.back) % count.max(1);
@@ -346,7 +347,8 @@ impl World<'_> {
         sample::snapshot(&format!("{{\"page\":{}}}", self.page))
     }
 
-    /// Builds a start as the gate does: with the snapshot found, and the proposal to make instead if it has changed.
+    /// Builds a start as the gate does: with the snapshot found, and a replacement proposal in case the snapshot has
+    /// changed.
     fn start(&self, approval: &Approval, position: u8, look: Look, permit: u64) -> Start {
         let start = sample::start(approval, position, permit);
         let shown = approval.call(position).filter(|call| call.before.is_some());

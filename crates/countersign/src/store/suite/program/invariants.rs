@@ -21,7 +21,7 @@ pub(super) struct Watch {
     proposals: HashMap<(Tenant, Agent, Key), (Hash, ApprovalId)>,
     decisions: HashMap<(Tenant, ApprovalId, Person, Key), Hash>,
     key_before: Option<Hash>,
-    /// Approvals whose content was erased, and with it the requests of their idempotency keys.
+    /// Approvals whose content was erased, together with the requests stored under their idempotency keys.
     erased: HashSet<ApprovalId>,
     /// Hash of the current page.
     page: Option<Hash>,
@@ -64,7 +64,7 @@ impl Watch {
         }
     }
 
-    /// I15, X40: checks that an idempotency key yields one proposal.
+    /// I15, X40: checks that an idempotency key yields only one proposal.
     fn proposed(&mut self, propose: &Propose, answer: &Result<Proposed, ProposeRefusal>) {
         if let Ok(proposed) = answer
             && !proposed.repeated
@@ -194,7 +194,7 @@ impl Watch {
         check_starts(approval, events);
     }
 
-    /// I6: checks that an ended approval or call keeps its end.
+    /// I6: checks that an approval or call that has ended keeps its final state.
     fn check_ends(&mut self, approval: &Approval) {
         if approval.state != State::Pending {
             let end = *self.ends.entry(approval.id).or_insert(approval.state);
@@ -241,8 +241,8 @@ impl Watch {
     }
 }
 
-/// X22: checks that a call with a snapshot is not started along with a decision or the end of another call, since
-/// nothing reads the snapshot again there.
+/// X22: checks that a call with a snapshot is not started along with a decision or the end of another call, because
+/// neither reads the snapshot again.
 fn check_blind_start(approval: &Approval, position: Option<u8>) {
     let call = position.and_then(|position| approval.call(position));
     assert!(
@@ -259,7 +259,8 @@ fn decision_key(decide: &Decide) -> Option<(Tenant, ApprovalId, Person, Key)> {
     Some((decision.tenant.clone(), decision.approval, person, key))
 }
 
-/// I1, I3: checks that each start follows an approval of that very call, given in time by people who may.
+/// I1, I3: checks that each start follows an approval of the same call, given in time by people who are allowed to
+/// approve it.
 fn check_starts(approval: &Approval, events: &[Event]) {
     let mut approved: Option<&Event> = None;
     for event in events {

@@ -91,8 +91,8 @@ fn forgotten() -> Vec<Step> {
     ]
 }
 
-/// A call with a snapshot is approved, the page may change, and the start reads it again. If that leads to a new
-/// proposal, it is approved and started too.
+/// A call with a snapshot is approved, the page may change, and the start reads the page again. If the start makes a
+/// new proposal, that one is approved and started too.
 fn looked_at() -> impl Strategy<Value = Vec<Step>> {
     (propose(), any::<bool>(), any::<bool>(), look()).prop_map(|(mut propose, changes, start_too, look)| {
         if let Step::Propose { over, .. } = &mut propose {
@@ -110,7 +110,7 @@ fn looked_at() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// A call with a snapshot is approved and the page changes, but by then the channel has another question.
+/// A call with a snapshot is approved and the page changes, but by then another approval is pending in the channel.
 fn moved_on() -> Vec<Step> {
     let asked = |over| Step::Propose {
         tenant: 0,

@@ -16,7 +16,7 @@ enum Rival {
     Start,
     Approve,
     Deny,
-    /// The time to start runs out.
+    /// The time within which the call may start runs out.
     Expire,
     Supersede,
     Withdraw,
@@ -32,7 +32,7 @@ const RIVALS: [Rival; 6] = [
 ];
 
 /// Races a start against every rival, `rounds` times each: a quarter in one order, a quarter in the other, half
-/// concurrently. Returns the rounds per rival and how often the start came first.
+/// concurrently. Returns, for each rival, the number of rounds and how often the start came first.
 pub async fn race_all_claims(fixture: &Fixture, rounds: usize) -> RaceCounts {
     let mut counts = RaceCounts::new();
     let mut number = 0;
@@ -47,7 +47,7 @@ pub async fn race_all_claims(fixture: &Fixture, rounds: usize) -> RaceCounts {
     counts
 }
 
-/// Returns true if the start came first.
+/// Runs one race. Returns true if the start came first.
 async fn run_round(fixture: &Fixture, number: u64, round: usize, rival: Rival) -> bool {
     // Keeps the ids apart from other races on the same store.
     let number = 1_000_000_000 + number * 2;
@@ -106,7 +106,7 @@ fn command(approval: &SharedApproval, rival: Rival, successor: Propose) -> Comma
     }
 }
 
-/// Checks that at most one start succeeded, that the decision stands, and that both were told the truth.
+/// Checks that at most one start succeeded, that the decision stands, and that both commands got the correct answer.
 fn check(after: &SharedApproval, rival: Rival, start: &Answer, other: &Answer) {
     let call = &after.calls[0];
     assert_eq!(after.state, State::Approved, "I6: {rival:?}");
@@ -129,7 +129,7 @@ fn check(after: &SharedApproval, rival: Rival, start: &Answer, other: &Answer) {
             let told = matches!(start, Answer::Start(Err(ExecuteRefusal::WrongState { .. })));
             assert!(told, "{start:?}");
         }
-        // The call was started, and so much time has passed that the sweep gave it up.
+        // The call was started, and so much time has passed that the sweep gave up on it.
         Rival::Expire => assert_eq!(call.state, CallState::Unknown, "I12"),
         Rival::Approve | Rival::Deny | Rival::Withdraw => {
             let (Answer::Decide(answer) | Answer::Withdraw(answer)) = other else {

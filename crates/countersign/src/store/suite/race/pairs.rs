@@ -31,11 +31,11 @@ const WAYS: [Way; 5] = [
     Way::Withdraw,
 ];
 
-/// For each pair: the number of rounds, and how often the first one won.
+/// For each pair of competitors: the number of rounds, and how often the first competitor won.
 pub type RaceCounts = BTreeMap<String, (usize, usize)>;
 
-/// Races every way against every other, `rounds` times each. A quarter of the rounds runs in one order, a quarter in
-/// the other, and half concurrently, so every order occurs.
+/// Races every way to end an approval against every other, `rounds` times each. A quarter of the rounds runs in one
+/// order, a quarter in the other, and half concurrently, so every order occurs.
 pub async fn race_all_pairs(fixture: &Fixture, rounds: usize) -> RaceCounts {
     let mut counts = RaceCounts::new();
     let mut number = 0;
@@ -118,7 +118,7 @@ impl Context {
         write(&self.store, command).await
     }
 
-    /// Returns the winner, after checking that both were told the truth.
+    /// Returns the winner, after checking that both commands got the correct answer.
     async fn check(&self, ways: [Way; 2], answers: &[Answer]) -> Way {
         let approval = look(&self.store, self.approval.id).await;
         let events = self.store.events(&approval.tenant, approval.id).await.unwrap();
