@@ -31,7 +31,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Creates a file and fails if one exists. A symbolic link at `path` counts as existing, even a dangling one.
+/// Creates a file and fails if `path` exists. A symbolic link counts as existing, even a dangling one.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = create_new(path)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
@@ -41,7 +41,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     written.and_then(|()| sync_parent(path))
 }
 
-/// Creates a file with mode 0600 for incremental writing and fails if one exists.
+/// Creates a file with mode 0600, to be written incrementally. Fails if `path` exists.
 pub fn create_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -64,7 +64,7 @@ pub fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     Ok(is_same && found.is_file())
 }
 
-/// Returns an unguessable name for a temporary file in the same directory: `.NAME.RANDOM.new`.
+/// Returns an unguessable path for a temporary file in the directory of `path`: `.NAME.RANDOM.new`.
 pub fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
@@ -78,7 +78,7 @@ pub fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(temporary))
 }
 
-/// Creates a directory with mode 0700, and its missing parents.
+/// Creates a directory and its missing parents, each with mode 0700.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]

@@ -30,7 +30,7 @@ pub(super) const CALL: &str =
 /// Joins an approval with its calls. One statement reads both, so they come from the same snapshot.
 pub(super) const WITH_CALLS: &str = "LEFT JOIN call c ON c.tenant = a.tenant AND c.approval = a.id";
 
-/// The columns of an event, in the order [`event`] reads them.
+/// Columns of an event, in the order in which [`event`] reads them.
 pub(super) const EVENT_COLUMNS: &str = "number, at, policy, by, what, link, content";
 
 /// Decodes joined rows of [`APPROVAL`] and [`CALL`], which must be ordered by approval and position.
@@ -45,11 +45,12 @@ pub(super) fn joined_approvals(rows: &[Row]) -> Result<Vec<SharedApproval>, Stor
     Ok(approvals)
 }
 
-/// Decodes locked approvals from rows of [`APPROVAL`], of their calls (tenant and approval at `from`, then [`CALL`])
-/// and of their events (tenant and approval first).
+/// Decodes locked approvals, whose rows have the columns of [`APPROVAL`]. A row of `calls` has the tenant and the
+/// approval's id at column `from`, then the columns of [`CALL`]. A row of `events` begins with the tenant and the
+/// approval's id.
 ///
-/// Skips an approval that ended while its lock was awaited, if it was locked only as a pending one of a channel or an
-/// agent: the later statement that reads the calls no longer finds it.
+/// Skips an approval that was selected only as a pending approval of a channel or an agent, and is no longer pending
+/// once its lock is held: the later statement that reads the calls does not find it.
 ///
 /// INVARIANT: an approval counts as consistent only if its events agree with its rows; see `check_locked`.
 pub(super) fn locked_approvals(
@@ -117,7 +118,7 @@ pub(super) fn locked_approvals(
     Ok(found)
 }
 
-/// Locked approvals, consistent and corrupt.
+/// Locked approvals, divided into consistent and corrupt ones.
 #[derive(Default)]
 pub(super) struct LockedApprovals {
     pub(super) consistent: Vec<SharedApproval>,
@@ -132,8 +133,8 @@ pub(super) struct CorruptApproval {
     pub(super) reason: StoreError,
 }
 
-/// Computes the content hash of an approval from its stored rows. `None` for a row that is older than
-/// content hashes.
+/// Computes the content hash of an approval from its stored rows. `None` if the approval was stored before content
+/// hashes were introduced.
 fn content_of(row: &Row, calls: &[&Row], from: usize) -> Result<Option<ContentHash>, StoreError> {
     let stored = ApprovalRow {
         tenant: get(row, 0)?,
@@ -164,7 +165,7 @@ fn key(row: &Row, from: usize) -> ReadKey<'_> {
     (row.try_get(from).ok(), row.try_get(from + 1).ok())
 }
 
-/// Decodes an approval and its calls, which are ordered by position and have their columns from `from` on.
+/// Decodes an approval and its calls, which are ordered by position. The columns of a call begin at index `from`.
 fn approval(row: &Row, calls: &[&Row], from: usize) -> Result<Approval, StoreError> {
     let columns = ApprovalColumns {
         tenant: name(get::<String>(row, 0)?, Tenant::new)?,
@@ -225,7 +226,7 @@ pub(super) fn feed_event(row: &Row) -> Result<FeedEvent, StoreError> {
     })
 }
 
-/// Reads one column; a value of another type is a corrupt store.
+/// Reads one column. Fails with [`StoreError::Impossible`] if the stored value does not fit the type.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
     row.try_get(index).map_err(impossible)
 }
@@ -259,7 +260,7 @@ fn optional_name<T>(
     text.map(|text| name(text, make)).transpose()
 }
 
-/// Converts a stored version or number, which is never negative.
+/// Converts a stored version or event number. Fails if it is negative, which can only be corruption.
 pub(super) fn count(number: i32) -> Result<u32, StoreError> {
     u32::try_from(number).map_err(impossible)
 }

@@ -1,4 +1,4 @@
-//! Registry entries: locked and read with a group's rows, and written with them.
+//! Locks, reads and writes registry entries, in the same transaction as the approvals of a group of commands.
 //!
 //! Input: the entries that a group of commands names, and the changes that its commands make to them. Output: the
 //! changes to write.
@@ -68,7 +68,8 @@ impl EntryStatements {
         })
     }
 
-    /// Locks and reads the named entries. A missing one is protected by an advisory lock; see `lock`.
+    /// Locks and reads the named entries. An entry that does not exist yet is protected by an advisory lock; see
+    /// `lock`.
     pub(super) async fn lock_named(
         &self,
         client: &Client,
@@ -77,7 +78,8 @@ impl EntryStatements {
         find(client, &self.lock_named, needed).await
     }
 
-    /// Reads the named entries without locking them, so that revoking one neither blocks nor is blocked.
+    /// Reads the named entries without locking them, so that commands that change an entry do not wait for this one,
+    /// nor this one for them.
     pub(super) async fn read_named(
         &self,
         client: &Client,
@@ -196,14 +198,14 @@ impl GroupEntries {
         entries
     }
 
-    /// Returns the current entry; fails if the group did not name it.
+    /// Returns the current entry, or `None` if it does not exist. Fails if the group did not name the entry.
     pub(super) fn find(&self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
         let key = (kind, key.to_owned());
         let found = self.current.get(&key).ok_or_else(super::rows::unlocked)?;
         Ok(found.clone())
     }
 
-    /// Returns expired entries, the longest expired first.
+    /// Returns the keys of up to `limit` entries that have expired at `now`, the longest expired first.
     pub(super) fn due(&self, now: Time, limit: usize) -> Vec<EntryKey> {
         let is_over = |key: &&EntryKey| {
             let entry = self.current.get(key).and_then(Option::as_ref);

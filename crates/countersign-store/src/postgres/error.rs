@@ -43,7 +43,7 @@ impl StatementError {
         matches!(self, StatementError::Driver(error) if error.code().is_some() && !is_lost(error))
     }
 
-    /// Returns the server's message, or that of the innermost cause.
+    /// Returns the server's message, or the message of the innermost cause if the server sent none.
     pub(super) fn message(&self) -> String {
         match self {
             StatementError::Driver(error) => message(error),
@@ -51,7 +51,7 @@ impl StatementError {
         }
     }
 
-    /// Converts this error for the caller of a command. Only correct if nothing was written.
+    /// Converts this error for the caller of a command. Must only be used if nothing was written.
     pub(super) fn store_error(&self) -> StoreError {
         match self {
             StatementError::Driver(error) => store_error(error),
@@ -66,7 +66,7 @@ pub enum ConnectError {
     /// The URL cannot be used.
     #[error("the PostgreSQL URL is no good: {0}")]
     BadUrl(&'static str),
-    /// Passwords and arguments would cross a network unencrypted.
+    /// The connection would send passwords and arguments over a network unencrypted.
     #[error("the connection to `{host}` would be without TLS")]
     Insecure {
         /// Host that is reached over a network.
@@ -77,7 +77,7 @@ pub enum ConnectError {
     Unreachable {
         /// Host and port.
         address: String,
-        /// Message of the network or the server.
+        /// Error message of the network or the server.
         reason: String,
     },
     /// Wrong password, no such role, or the role may not connect from here.
@@ -85,7 +85,7 @@ pub enum ConnectError {
     AuthenticationFailed {
         /// Role used to connect.
         role: String,
-        /// Message of the server.
+        /// Error message of the server.
         reason: String,
     },
     /// The database does not exist.
@@ -99,7 +99,7 @@ pub enum ConnectError {
     InsufficientPrivilege {
         /// Role used to connect.
         role: String,
-        /// Message of the server.
+        /// Error message of the server.
         reason: String,
     },
     /// The database was migrated by a newer version.
@@ -110,7 +110,7 @@ pub enum ConnectError {
         /// Last migration this version knows.
         known: i32,
     },
-    /// The database lacks migrations, and this store was told not to apply them.
+    /// The database lacks migrations, and the options forbid applying them.
     #[error("the database has schema {found}, and this version needs {known}")]
     OlderSchema {
         /// Last migration applied to the database; 0 if there is none.
@@ -203,7 +203,7 @@ impl ConnectError {
     }
 }
 
-/// Returns true if TLS failed, not the network.
+/// Returns true if the failure came from TLS and not from the network.
 fn is_tls(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -219,7 +219,7 @@ fn is_tls(error: &Error) -> bool {
     error.to_string().contains("TLS")
 }
 
-/// Returns the server's message, or that of the innermost cause.
+/// Returns the server's message, or the message of the innermost cause if the server sent none.
 fn message(error: &Error) -> String {
     if let Some(database) = error.as_db_error() {
         return database.message().to_owned();
@@ -236,7 +236,7 @@ fn message(error: &Error) -> String {
 /// Returns true if the connection can no longer be used.
 fn is_lost(error: &Error) -> bool {
     match error.code() {
-        // A parameter of the wrong type is a bug of ours, not a failure of the connection: nothing was sent.
+        // A parameter of the wrong type is a bug in this program, not a failure of the connection: nothing was sent.
         None => {
             error.is_closed()
                 || error.source().is_some_and(|cause| cause.is::<std::io::Error>())
@@ -262,8 +262,8 @@ fn is_protocol_error(error: &Error) -> bool {
     error.to_string().starts_with("unexpected message") || error.to_string().starts_with("error parsing")
 }
 
-/// Returns true for a deadlock, a serialization failure, a duplicate key, or a row that changed (division by zero; see
-/// `save.rs`).
+/// Returns true for a deadlock, a serialization failure, a duplicate key, or a row whose version has changed (which
+/// `save.rs` turns into a division by zero).
 fn is_collision(error: &Error) -> bool {
     let codes = [
         SqlState::T_R_DEADLOCK_DETECTED,
@@ -274,7 +274,7 @@ fn is_collision(error: &Error) -> bool {
     error.code().is_some_and(|code| codes.contains(code))
 }
 
-/// Converts an error from the driver for the caller of a command. Only correct if nothing was written.
+/// Converts an error from the driver for the caller of a command. Must only be used if nothing was written.
 fn store_error(error: &Error) -> StoreError {
     let reason = message(error);
     if is_lost(error) {

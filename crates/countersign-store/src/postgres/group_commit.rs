@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Maximum number of commands that share a commit.
 const LARGEST_GROUP: usize = 128;
-/// Approximate maximum of bytes that share a commit; a single command may be larger.
+/// Approximate maximum number of bytes that are written by one commit; a single command may be larger.
 const MOST_GROUP_BYTES: usize = 8 * 1024 * 1024;
-/// Longest wait for further commands, however long the last group took.
+/// Maximum wait for further commands, even if the last group took long.
 const LONGEST_WAIT: Duration = Duration::from_micros(1000);
 /// The wait is at most 1/3 of the time the last group took: a small delay that can halve the number of transactions.
 const WAIT_FRACTION: u32 = 3;
@@ -34,12 +34,12 @@ pub(super) struct GroupCommit {
 }
 
 impl GroupCommit {
-    /// Waits for a command and returns it with those that are queued or expected shortly; `None` once the store is
-    /// gone.
+    /// Waits for a command and returns it together with the commands that are queued already or arrive shortly after.
+    /// Returns `None` once the store has been dropped and the queue is empty.
     ///
-    /// A caller that was just answered is likely to send its next command at once. Without a short wait for those, the
-    /// callers split into two halves that take turns, with twice the transactions. With a single caller this never
-    /// waits.
+    /// A caller that was just answered is likely to send its next command at once. Without a short wait for such
+    /// callers, they split into two halves that take turns and need twice as many transactions. With a single caller,
+    /// this function adds no wait.
     pub(super) async fn next_group(&mut self, queue: &mut mpsc::Receiver<Job>) -> Option<Vec<Job>> {
         let mut group = std::mem::take(&mut self.queued);
         let expected = group.len() + self.last_count;
@@ -55,16 +55,16 @@ impl GroupCommit {
                     group.push(job);
                 }
                 Err(_) if group.len() >= expected || Instant::now() >= deadline => break,
-                // The runtime's timers are too coarse for this wait, and the expected callers may need this very
-                // thread.
+                // The runtime's timers are too coarse for this wait, and the expected callers may need this thread to
+                // run.
                 Err(_) => tokio::task::yield_now().await,
             }
         }
         Some(group)
     }
 
-    /// Records a group that ran, before it is answered. Also drains the queue, so that no caller counts twice: as
-    /// queued and as expected to return.
+    /// Records a group that ran, before its callers are answered. Also drains the queue, so that no caller is counted
+    /// twice: once as queued and once as expected to return.
     pub(super) fn record_group(&mut self, count: usize, took: Duration, queue: &mut mpsc::Receiver<Job>) {
         self.last_count = count;
         self.last_duration = took;

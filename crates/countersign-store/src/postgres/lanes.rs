@@ -38,7 +38,7 @@ type Outcomes = Vec<Result<Answer, StoreError>>;
 pub(super) struct Lanes(Vec<mpsc::Sender<Job>>);
 
 impl Lanes {
-    /// Starts `count` lanes, at least one, and the one for sweeps.
+    /// Starts `count` lanes (at least one), and another one for sweeps.
     pub(super) fn start(count: usize, lane: impl Fn() -> Lane) -> Lanes {
         let start = |_| {
             let (sender, receiver) = mpsc::channel(LONGEST_QUEUE);
@@ -63,8 +63,8 @@ impl Lanes {
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Returns the lane for a command. Commands that would wait for each other's locks at the server go to the same
-    /// lane, where they share a transaction.
+    /// Returns the lane for a command; `None` only if there are no lanes. Commands that would wait for each other's
+    /// locks at the server go to the same lane, where they share a transaction.
     fn lane(&self, command: &Command) -> Option<&mpsc::Sender<Job>> {
         let (sweep, lanes) = self.0.split_last()?;
         let needs = command.needs();
@@ -121,7 +121,7 @@ impl Lane {
         }
     }
 
-    /// Advances the head of the log. A failure is left to the next sweep, since no answer depends on the head.
+    /// Advances the head of the log. After a failure the next sweep tries again, since no answer depends on the head.
     async fn append_to_log(&mut self) {
         if let Some((session, _)) = &self.session
             && log::append_committed(session).await.is_err()

@@ -6,29 +6,30 @@
 
 use std::time::Duration;
 
-/// One attempt to connect to one address.
+/// Limit for one attempt to connect to one address.
 pub(super) const CONNECT: Duration = Duration::from_secs(3);
-/// Opening a connection, including all its addresses and its settings.
+/// Limit for opening a connection, including attempts at all of its addresses and its settings.
 pub(super) const OPEN: Duration = Duration::from_secs(6);
-/// Preparing statements on a new connection.
+/// Limit for preparing statements on a new connection.
 pub(super) const PREPARE: Duration = Duration::from_secs(5);
-/// The next row of a result, not the whole result: a large one may take its time over a slow network.
+/// Limit for the next row of a result. The whole result has no limit, because a large one may take long over a slow
+/// network.
 pub(super) const ROW: Duration = Duration::from_secs(5);
-/// Locking and reading what a group of commands needs.
+/// Limit for locking and reading the rows that a group of commands needs.
 pub(super) const LOCK: Duration = Duration::from_secs(10);
-/// Writing and committing, including the wait for a synchronous standby.
+/// Limit for writing and committing, including the wait for a synchronous standby.
 pub(super) const COMMIT: Duration = Duration::from_secs(15);
-/// A statement that reads and writes no table: a setting, a ROLLBACK, a heartbeat.
+/// Limit for a statement that neither reads nor writes a table: a setting, a ROLLBACK, a heartbeat.
 pub(super) const SHORT: Duration = Duration::from_secs(5);
-/// Wait for a synchronous standby to confirm everything committed so far.
+/// Limit for the wait until a synchronous standby has confirmed everything committed so far.
 pub(super) const STANDBY: Duration = Duration::from_secs(3);
-/// Waiting while another node migrates.
+/// Limit for the wait while another node migrates the schema.
 pub(super) const MIGRATION_LOCK: Duration = Duration::from_secs(120);
-/// One step of a migration, which may rewrite a large table.
+/// Limit for one step of a migration, which may rewrite a large table.
 pub(super) const MIGRATION_STEP: Duration = Duration::from_secs(3600);
 /// Interval between heartbeats on the listening connection.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Appending one page to the log, which reads thousands of rows.
+/// Limit for appending one page of events to the log, which reads thousands of rows.
 pub(super) const LOG_PAGE: Duration = Duration::from_secs(20);
-/// One query of an audit, which may sort all events.
+/// Limit for one query of an audit, which may sort all events.
 pub(super) const AUDIT: Duration = Duration::from_secs(600);

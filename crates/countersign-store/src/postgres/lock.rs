@@ -23,11 +23,11 @@ use super::rows::NeededRows;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// Advisory locks for channels, keys, agents and entries. They protect rows that do not exist yet: one pending approval
-/// per channel, one approval per key.
+/// Takes advisory locks for channels, idempotency keys, agents and entries. These locks stand for rows that do not
+/// exist yet, so that a channel gets only one pending approval and a key only one approval.
 const LOCK_SLOTS: &str = "SELECT count(pg_advisory_xact_lock(slot)) FROM unnest($1::bigint[]) AS slot";
 
-/// Selects approvals by id. They are locked in the order in which the ids are sent, which is sorted.
+/// Selects approvals by id. The ids are sent sorted, and the rows are locked in that order.
 const NAMED: &str = "SELECT tenant, id FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)";
 
 /// Selects the approvals that occupy a channel or an idempotency key, and the pending approvals of agents whose
@@ -50,8 +50,8 @@ const DUE: &str = "
     a.due_at <= COALESCE($1::bigint, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
     ORDER BY a.due_at LIMIT $2 FOR UPDATE SKIP LOCKED";
 
-/// Condition for open approvals, which are those with a due time. Locked rows are not skipped, because no approval may
-/// stay open.
+/// Condition for open approvals, which are those with a due time. Used to void all of them, so a row that is locked by
+/// another transaction is waited for and not skipped.
 const OPEN: &str = "a.due_at IS NOT NULL ORDER BY a.due_at LIMIT $1 FOR UPDATE";
 
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, \
@@ -60,7 +60,7 @@ const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::b
 /// Index of the first column of a call, after the two columns of [`CLOCK`].
 const CALLS_FROM: usize = 2;
 
-/// The statements that lock, prepared on one connection.
+/// Statements that lock and read rows, prepared on one connection.
 pub(super) struct LockStatements {
     lock_slots: Statement,
     lock_named: Statement,
@@ -75,7 +75,8 @@ pub(super) struct LockStatements {
 
 impl LockStatements {
     pub(super) async fn prepare(client: &Client) -> Result<LockStatements, Error> {
-        // FOR UPDATE returns a row that it waited for in its latest version, not as of the statement's snapshot.
+        // If FOR UPDATE had to wait for a row, it returns the row's latest version, not the one in the statement's
+        // snapshot.
         let lock = |needed: &str, order: &str| {
             format!(
                 "SELECT {APPROVAL} FROM ({needed}) w JOIN approval a ON a.tenant = w.tenant AND a.id = w.id
@@ -263,8 +264,8 @@ async fn lock_needed(
     Ok(read(&locked?, &registry, &calls?, &events?))
 }
 
-/// Locks the rows that are due, for a sweep. Their calls and the clock take a second round trip, because the first one
-/// tells which rows these are.
+/// Locks the rows that are due, for a sweep. Reading their calls and the clock takes a second round trip, because the
+/// first one finds out which rows are due.
 async fn lock_due(
     client: &Client,
     locks: &LockStatements,

@@ -1,8 +1,8 @@
 //! The log of all events: assigns positions to events after their transactions have committed.
 //!
 //! Input: events of finished transactions. Output: a head that counts them, in the order of the feed.
-//! Not here: a part in the commits themselves. Those run concurrently on several nodes and do not wait for the log. The
-//! node that runs a sweep advances the head.
+//! Not here: the commits themselves. They run concurrently on several nodes and do not wait for the log. The node that
+//! runs a sweep advances the head.
 
 use countersign::hash::Hash;
 use countersign::id::Tenant;
@@ -16,7 +16,7 @@ use super::error::StatementError;
 use super::limits;
 use super::tenants::VisibleTenants;
 
-/// Events appended per transaction.
+/// Maximum number of events that one transaction appends.
 const PAGE: i64 = 5_000;
 /// Maximum number of transactions per sweep; the next sweep continues.
 const PAGES: usize = 20;

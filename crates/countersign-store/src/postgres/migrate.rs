@@ -41,7 +41,7 @@ const TABLE: &str = "
         applied_at timestamptz NOT NULL DEFAULT now()
     )";
 
-/// Applies missing steps. Several nodes may do this at once: one works, the others wait and find it done.
+/// Applies missing steps. Several nodes may call this at once: one applies the steps while the others wait.
 pub(super) async fn migrate(connector: &Connector, session: &Session) -> Result<(), ConnectError> {
     let failed = |error| ConnectError::from_statement(&error, connector.target());
     // Usually the schema is up to date, and no lock is needed.
@@ -107,7 +107,7 @@ async fn has_table(session: &Session) -> Result<bool, StatementError> {
 
 type Applied = (i32, String, Vec<u8>);
 
-/// Returns the recorded steps; none if there is no `migration` table.
+/// Returns the recorded steps; an empty list if there is no `migration` table.
 async fn applied(session: &Session) -> Result<Vec<Applied>, StatementError> {
     if !has_table(session).await? {
         return Ok(Vec::new());
@@ -120,7 +120,7 @@ async fn applied(session: &Session) -> Result<Vec<Applied>, StatementError> {
     rows.iter().map(read).collect()
 }
 
-/// Returns the number of applied steps; fails if they are not the first of `MIGRATIONS`.
+/// Returns the number of applied steps. Fails unless they are the first steps of `MIGRATIONS`, in order.
 fn check(applied: &[Applied]) -> Result<usize, ConnectError> {
     if let Some((found, _, _)) = applied.last()
         && *found > number(MIGRATIONS.len())

@@ -58,9 +58,10 @@ pub use error::ConnectError;
 #[derive(Clone)]
 pub struct PostgresOptions {
     /// Number of concurrent write transactions of this node. One is usually best: commands that wait for a lane share
-    /// its commit, and more lanes make smaller groups. More help where a commit takes long, as with a distant standby.
+    /// its commit, and with more lanes fewer commands share each commit. More lanes help if a commit takes long, for
+    /// example because of a distant standby.
     pub lanes: usize,
-    /// Replaces the server's clock, in tests.
+    /// Clock to use instead of the server's, in tests.
     pub clock: Option<Arc<dyn Clock>>,
     /// Name that the server shows for our connections.
     pub application_name: String,
@@ -68,8 +69,8 @@ pub struct PostgresOptions {
     pub migrate: bool,
     /// CA certificates to verify the server with, instead of those this machine trusts.
     pub ca_file: Option<PathBuf>,
-    /// Notifies other nodes of changes, and listens to them. Turn this off behind a pooler without LISTEN; waiters then
-    /// learn of other nodes' changes within a second.
+    /// Notifies other nodes of changes, and listens for their notifications. Turn this off behind a connection pooler
+    /// that does not support LISTEN; waiters then learn of other nodes' changes within a second.
     pub notify: bool,
 }
 

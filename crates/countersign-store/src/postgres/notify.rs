@@ -22,7 +22,8 @@ use super::transaction::GroupResult;
 
 /// Polling interval, and so the longest delay for a waiter if the notification of another process is lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of ids in a payload, which holds less than 8,000 bytes; an id and its comma take 37.
+/// Maximum number of ids in a payload. PostgreSQL limits a payload to less than 8,000 bytes; an id and its comma take
+/// 37.
 const MOST_IDS: usize = 200;
 /// Maximum number of approvals read by one query.
 const LARGEST_QUERY: usize = 1000;
@@ -49,7 +50,8 @@ impl Announcer {
         self.hub.signal();
     }
 
-    /// Returns the payloads for other nodes. A payload without ids still says that something has changed.
+    /// Returns the payloads that notify other nodes; none if nothing changed or other nodes are not notified. A payload
+    /// without ids means that only new approvals or registry entries have changed.
     pub(super) fn payloads(&self, result: &GroupResult) -> Vec<String> {
         let Some(node) = self.node.as_ref().filter(|_| !result.is_unchanged()) else {
             return Vec::new();
@@ -71,7 +73,7 @@ pub(super) struct Wakers {
 }
 
 impl Wakers {
-    /// Starts the tasks. With `notify`, other nodes are notified and listened to.
+    /// Starts the tasks. If `notify` is true, this node also notifies other nodes and listens to them.
     pub(super) fn start(
         hub: &Arc<Hub>,
         connector: &Arc<Connector>,
@@ -100,7 +102,8 @@ fn payload(node: &str, ids: &[ApprovalId]) -> String {
     format!("{node}:{}", ids.join(","))
 }
 
-/// Returns the ids in a payload of another node; `None` for a payload of this node, or one that cannot be parsed.
+/// Returns the ids in a payload of another node, without those that cannot be parsed. `None` for a payload of this
+/// node, or one without the name of a node.
 fn read_payload(node: &str, payload: &str) -> Option<Vec<ApprovalId>> {
     let (sender, ids) = payload.split_once(':')?;
     (sender != node).then(|| ids.split(',').filter_map(|id| id.parse().ok()).collect())
@@ -171,7 +174,7 @@ struct Waker {
 }
 
 impl Waker {
-    /// Wakes local waiters of these approvals.
+    /// Wakes local waiters of the given approvals.
     async fn wake(&self, ids: &[ApprovalId]) {
         let awaited = self.hub.awaited(Some(ids));
         for ids in awaited.chunks(LARGEST_QUERY) {
@@ -192,7 +195,7 @@ impl Waker {
         for ids in awaited.chunks(LARGEST_QUERY) {
             let mut changed = Vec::new();
             for (id, version) in self.readers.versions(ids).await? {
-                // A waiter may have missed changes before the first poll, except at version 1, when there was none yet.
+                // A waiter may have missed changes before the first poll. At version 1 there has been no change yet.
                 let last_version = last_versions.get(&id).copied().unwrap_or(1);
                 if version != last_version {
                     changed.push(id);

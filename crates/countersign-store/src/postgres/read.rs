@@ -1,8 +1,8 @@
 //! Reads over a few shared connections, each with many queries in flight.
 //!
 //! One statement reads an approval with its calls, so both come from the same snapshot. All queries of approvals and
-//! events name the tenant, except `by_ids` and `versions`: these serve waiters of this process, whose ids come from
-//! queries that did.
+//! events name the tenant, except `by_ids` and `versions`. Those two serve waiters of this process, whose ids come from
+//! queries that named the tenant.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl ReadStatements {
         );
         let events =
             format!("SELECT {EVENT_COLUMNS} FROM event WHERE tenant = $1 AND approval = $2 ORDER BY number");
-        // A running transaction may commit later with a smaller id. So the feed ends before the oldest running one:
-        // whatever commits later sorts after that.
+        // A running transaction may have a smaller id than one that has already committed. So the feed ends before the
+        // oldest running transaction: whatever commits later sorts after that point.
         let feed = format!(
             "SELECT xact::text::bigint, seq, approval, {EVENT_COLUMNS} FROM event
              WHERE tenant = $1 AND (xact, seq) > ($2::text::xid8, $3::integer)
@@ -111,7 +111,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Makes the rows of these tenants visible while the returned guard is held.
+    /// Makes the rows of the given tenants visible while the returned guard is held.
     async fn show(
         &self,
         tenants: &VisibleTenants,
@@ -276,8 +276,8 @@ impl Readers {
         rows.iter().map(decode::feed_event).collect()
     }
 
-    /// Returns the end of the feed: a cursor just before the oldest running transaction. Everything up to there is
-    /// final.
+    /// Returns the end of the feed: a cursor just before the oldest running transaction. No event will be added before
+    /// this cursor any more.
     pub(super) async fn feed_end(&self) -> Result<Cursor, StoreError> {
         let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
         let rows = self
@@ -394,7 +394,7 @@ impl Readers {
         let order = if filter.oldest_first() { "ASC" } else { "DESC" };
         let side = if filter.oldest_first() { '>' } else { '<' };
 
-        // The query contains only the conditions asked for, so that the planner can choose the fitting index.
+        // The query contains only the requested conditions, so that the planner can choose a suitable index.
         let mut conditions = vec!["tenant = $1".to_owned()];
         if filter.open {
             conditions.push("due_at IS NOT NULL".to_owned());
@@ -441,7 +441,7 @@ impl Readers {
         if let Some(most_bytes) = &most_bytes {
             parameters.push((most_bytes, Type::INT8));
             // Computing a length does not read the value. This size is at most `Approval::weight`, so the page may be
-            // too long and is cut by the exact weight below.
+            // too large; it is cut by the exact weight below.
             page = format!(
                 "SELECT * FROM (SELECT p.*, sum(size) OVER (ORDER BY id {order}) - size AS before FROM
                      (SELECT l.*, (SELECT coalesce(sum(octet_length(c.arguments) + coalesce(octet_length(c.original), 0)
@@ -480,8 +480,8 @@ impl Readers {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// Returns the approvals with calls that may run, among those that changed after a cursor. One query reads all of
-    /// them.
+    /// Returns the approvals with calls that may run, among those with events after the cursor. Reads them all with one
+    /// query.
     pub(super) async fn released(&self, tenant: &Tenant, after: Cursor) -> Result<Released, StoreError> {
         let page = self.feed(tenant, after, LONGEST_PAGE).await?;
         let ids: BTreeSet<ApprovalId> = page
@@ -526,7 +526,8 @@ impl Readers {
             .await
     }
 
-    /// Runs a query of the rows of these tenants. If the connection is lost, retries once on another connection.
+    /// Runs a query on a connection that sees only the rows of the tenants in `of`. If the connection is lost, retries
+    /// once on another connection.
     async fn run_query(&self, of: &VisibleTenants, query: ReadQuery<'_>) -> Result<Vec<Row>, StoreError> {
         match self.run(of, &query).await? {
             Err(error) if error.is_lost() => {}

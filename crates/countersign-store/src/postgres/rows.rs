@@ -1,7 +1,7 @@
 //! Working set: the rows that were locked for a group of commands, as stored and as the commands leave them.
 //!
-//! Input: what the commands need, and the rows found for it. Output: the rows to save.
-//! Commands are applied in order, and each sees the changes of those before it. One that fails changes nothing.
+//! Input: the commands' needs, and the rows found for them. Output: the rows to save.
+//! Commands are applied in order, and each sees the changes of those before it. A command that fails changes nothing.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -32,11 +32,11 @@ pub(super) struct NeededRows {
     pub(super) entries: BTreeSet<EntryKey>,
     /// Entries that are read without a lock.
     pub(super) read_only_entries: BTreeSet<EntryKey>,
-    /// Tenants whose rows are read and written.
+    /// Tenants whose rows the commands read or write.
     tenants: BTreeSet<Tenant>,
     /// For a sweep: the maximum number of due approvals to lock.
     pub(super) due: Option<usize>,
-    /// With `due`: locks open approvals whether due or not, and no entries.
+    /// True if open approvals are locked whether due or not, and no entries. Only together with `due`.
     pub(super) open: bool,
 }
 
@@ -73,8 +73,8 @@ impl NeededRows {
         needed
     }
 
-    /// Adds the approvals that would be undone by those of `found` whose ids are in `named`. Returns true if any of
-    /// them is new.
+    /// Adds the approvals that would be undone by those approvals in `found` whose ids are in `named`. Returns true if
+    /// an approval was added.
     pub(super) fn add_undone(&mut self, named: &BTreeSet<TenantAndId>, found: &[SharedApproval]) -> bool {
         let before = self.approvals.len();
         for approval in found {
@@ -87,7 +87,7 @@ impl NeededRows {
         self.approvals.len() > before
     }
 
-    /// Adds the accounts behind the endorsements of `found`. Returns true if any of them is new.
+    /// Adds the accounts that gave the endorsements of `found`. Returns true if an account was added.
     pub(super) fn add_endorsers(&mut self, found: &[SharedApproval]) -> bool {
         let before = self.read_only_entries.len();
         let endorsed = found.iter().flat_map(|approval| &approval.endorsements);
@@ -99,7 +99,7 @@ impl NeededRows {
         self.read_only_entries.len() > before
     }
 
-    /// Adds the entries that commands need because of an approval in `found`. Returns true if any of them is new.
+    /// Adds the entries that commands need because of an approval in `found`. Returns true if an entry was added.
     pub(super) fn add_needs_of(&mut self, commands: &[&Command], found: &[SharedApproval]) -> bool {
         let before = self.entries.len();
         for command in commands {
@@ -117,7 +117,7 @@ impl NeededRows {
         }
     }
 
-    /// Returns true if no row has to be locked.
+    /// Returns true if no approval, channel, key, agent or entry has to be locked.
     pub(super) fn is_empty(&self) -> bool {
         self.approvals.is_empty() && self.has_no_slots() && self.entries.is_empty()
     }
@@ -130,18 +130,18 @@ impl NeededRows {
 
 /// One approval of the working set.
 pub(super) struct WorkingApproval {
-    /// The stored approval; `None` if new.
+    /// The stored approval; `None` if the commands created it.
     pub(super) before: Option<SharedApproval>,
-    /// The approval after the commands.
+    /// The approval as the commands leave it.
     pub(super) after: SharedApproval,
     /// Events that the commands added.
     pub(super) events: Vec<Event>,
-    /// Encoded bodies of its rows, once a command has saved it.
+    /// Encoded bodies of the approval's rows; `None` until a command has saved it.
     pub(super) bodies: Option<Bodies>,
 }
 
 impl WorkingApproval {
-    /// Returns true if there is something to write.
+    /// Returns true if a command has changed the approval, so that it has to be written.
     pub(super) fn is_changed(&self) -> bool {
         match &self.before {
             None => true,
@@ -150,7 +150,7 @@ impl WorkingApproval {
     }
 }
 
-/// The rows a group may see.
+/// The rows that a group of commands may read and change.
 #[derive(Default)]
 pub(super) struct WorkingSet {
     // `None` if the row was queried and does not exist. Rows that were not queried are not in the map.
@@ -225,7 +225,7 @@ impl WorkingSet {
         Ok(answer)
     }
 
-    /// Returns what to write, in the order in which it was first saved.
+    /// Returns the approvals and entries to write, approvals in the order in which they were first saved.
     pub(super) fn into_changed(mut self) -> (Vec<WorkingApproval>, EntryChanges) {
         let saved = std::mem::take(&mut self.saved);
         let entries = saved.iter().filter_map(|id| self.entries.remove(id).flatten());
@@ -252,7 +252,8 @@ impl WorkingSet {
         }
     }
 
-    /// Records that an approval now occupies its channel and its idempotency key, if the group has locked those.
+    /// Updates which approval occupies the channel and the idempotency key of `approval`, if the group has locked them.
+    /// An approval that is no longer pending frees its channel.
     fn take_slots(&mut self, approval: &Approval) {
         let tenant = &approval.tenant;
         if let Some(channel) = &approval.channel
@@ -295,8 +296,8 @@ impl StagedCommand<'_> {
         Ok(entry.as_ref().map(|entry| Approval::clone(&entry.after)))
     }
 
-    /// Returns the approval that occupies a channel or a key. If there is none, but a corrupt approval may occupy it
-    /// (`may_hold`), fails with that approval's error.
+    /// Returns the approval with `id`, which occupies a channel or an idempotency key. If `id` is `None` but a corrupt
+    /// approval may occupy the channel or key (`may_hold`), fails with the error of that approval.
     fn find_held(
         &self,
         tenant: &Tenant,

@@ -24,12 +24,12 @@ const INSERT_EVENTS: &str = "
     INSERT INTO event (seq, tenant, approval, number, at, policy, by, what, link, content)
     SELECT * FROM unnest($1::new_event[])";
 
-/// Inserts new approvals and their calls; followed by `INSERT_EVENTS`.
+/// Inserts new approvals and their calls. `INSERT_EVENTS` is appended to this text.
 const INSERT: &str = "
     WITH new AS (INSERT INTO approval SELECT * FROM unnest($2::approval[])),
     new_calls AS (INSERT INTO call SELECT * FROM unnest($3::call[]))";
 
-/// Writes all that a group changed and added. Large values are sent and written only where they changed.
+/// Writes everything that a group changed and added. Large values are sent and written only if they changed.
 ///
 /// The old approval of a channel is updated before the new one is inserted, as the unique index requires: the insert
 /// depends on `checked`, which depends on all updates.
@@ -72,8 +72,8 @@ impl WriteStatements {
         })
     }
 
-    /// Writes approvals and registry entries and runs `commit`, all in one round trip. Statements that `after_commit`
-    /// sends go out right after the commit. Returns the first error.
+    /// Writes approvals and registry entries and runs `commit`, all in one round trip. Calls `after_commit` once the
+    /// commit has been sent, so that statements it sends follow right behind. Returns the first error.
     pub(super) async fn save_and_commit(
         &self,
         client: &Client,
@@ -90,12 +90,12 @@ impl WriteStatements {
             record_failure(&failed, statements.remove(client, changes)),
             record_failure(&failed, statements.upsert(client, changes)),
             async {
-                // A statement that is too large to be sent does not abort the transaction at the server.
+                // A statement that is too large is never sent, so it does not abort the transaction at the server.
                 if failed.load(Ordering::Relaxed) {
                     return client.batch_execute("ROLLBACK").await;
                 }
                 let mut commit = pin!(client.batch_execute(commit));
-                // The first poll sends the COMMIT, so what is sent now comes after it.
+                // The first poll sends the COMMIT, so statements that are sent from here on come after it.
                 let early_answer = commit.as_mut().now_or_never();
                 after_commit();
                 match early_answer {

@@ -1,7 +1,7 @@
 //! Row-level security: restricts a connection to some tenants, in addition to the tenant condition of every query.
 //!
-//! Input: the tenants that a query or a group of commands names. Output: a connection that sees only their rows,
-//! through the setting that the policies in `0003_row_security.sql` compare with.
+//! Input: the tenants that a query or a group of commands names. Output: a connection that sees only their rows. It
+//! carries a setting with their names, which the policies in `0003_row_security.sql` compare with each row's tenant.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use countersign::id::Tenant;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error};
 
-/// Value of the setting `countersign.tenants`; empty for no tenant.
+/// Value of the setting `countersign.tenants`. Empty if no tenant's rows are visible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VisibleTenants(String);
 
@@ -37,7 +37,7 @@ impl VisibleTenants {
         self.0.is_empty()
     }
 
-    /// Restricts a connection to these rows until the next call.
+    /// Restricts a connection to the rows of these tenants until the next call.
     pub(super) async fn apply(&self, client: &Client) -> Result<(), Error> {
         let sql = "SELECT set_config('countersign.tenants', $1, false)";
         client

@@ -47,8 +47,8 @@ impl LaneStatements {
         })
     }
 
-    /// Notifies other nodes without waiting for an answer. The notification follows all statements sent before. If it
-    /// is lost, polling replaces it; see `notify::poll`.
+    /// Notifies other nodes without waiting for an answer. The notification is sent after all statements sent before.
+    /// If it is lost, other nodes find the change by polling; see `notify::poll`.
     pub(super) fn notify(&self, client: &Client, payloads: &[String]) {
         for payload in payloads {
             // The first poll sends the query; the answer is dropped.
@@ -61,7 +61,7 @@ impl LaneStatements {
 pub(super) struct GroupResult {
     /// Answers, one for each command, in order.
     pub(super) answers: Vec<Result<Answer, StoreError>>,
-    /// Approvals that changed, for waiters.
+    /// Approvals that changed, so that their waiters can be woken.
     pub(super) changed: Vec<ChangedApproval>,
     /// True if registry entries changed.
     pub(super) entries: bool,
@@ -76,20 +76,20 @@ impl GroupResult {
 
 pub(super) struct ChangedApproval {
     pub(super) approval: SharedApproval,
-    /// True if the transaction created it, so that no other process can be waiting for it.
+    /// True if the transaction created the approval, so that no other process can be waiting for it.
     pub(super) is_new: bool,
 }
 
 /// Reason why a group is not known to be committed.
 pub(super) enum GroupError {
-    /// The server refused. Nothing was written, and the connection can be used again.
+    /// The server refused the transaction. Nothing was written, and the connection can be used again.
     Refused(StoreError),
-    /// Concurrent transactions were in the way, and a retry may succeed. Nothing was written.
+    /// Concurrent transactions were in the way, so a retry may succeed. Nothing was written.
     Collided(StoreError),
     /// The connection is lost, and nothing was written.
     Lost(String),
-    /// The connection is lost, or the server warned. Transaction `xact` may have been committed, perhaps without
-    /// reaching a standby.
+    /// The connection was lost during the commit, or the server answered the commit with a warning. Transaction `xact`
+    /// may have been committed, perhaps without reaching a standby.
     InDoubt {
         xact: i64,
         result: GroupResult,
@@ -101,7 +101,7 @@ pub(super) enum GroupError {
 pub(super) struct GroupTransaction<'a> {
     pub(super) session: &'a Session,
     pub(super) statements: &'a LaneStatements,
-    /// Replaces the server's clock, in tests.
+    /// Clock to use instead of the server's, in tests.
     pub(super) clock: Option<&'a Arc<dyn Clock>>,
     pub(super) server_clock: &'a ServerClock,
     /// Clock of this machine. Sweeps end nothing that is due more than [`LARGEST_JUMP`] after its certain time.
@@ -110,7 +110,7 @@ pub(super) struct GroupTransaction<'a> {
 }
 
 impl GroupTransaction<'_> {
-    /// Runs commands in one transaction. On failure, says whether anything can have been written.
+    /// Runs commands in one transaction. The error shows whether anything can have been written.
     pub(super) async fn run(&self, commands: &[&Command]) -> Result<GroupResult, GroupError> {
         let GroupTransaction {
             session,
@@ -192,7 +192,7 @@ fn changed_approval(entry: &WorkingApproval) -> ChangedApproval {
     }
 }
 
-/// Begins a transaction, locks and reads. A failure leaves no transaction open.
+/// Begins a transaction, locks the needed rows and reads them. A failure leaves no transaction open.
 async fn lock(
     session: &Session,
     statements: &LaneStatements,
@@ -221,7 +221,7 @@ async fn roll_back(session: &Session) -> Result<(), GroupError> {
     rolled_back.await.map_err(|lost| GroupError::Lost(lost.message()))
 }
 
-/// Classifies a failure before the commit.
+/// Classifies a failure that happened before the commit, when nothing can have been written.
 fn classify(error: &StatementError) -> GroupError {
     if error.is_lost() {
         GroupError::Lost(error.message())

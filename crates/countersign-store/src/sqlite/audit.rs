@@ -168,8 +168,8 @@ fn audit_snapshot(
     }
 }
 
-/// Opens connections that all see the same snapshot, and reads the head of the event log in that snapshot. After the
-/// last attempt only one connection is left.
+/// Opens connections that all see the same snapshot, and reads the head of the event log in that snapshot. If
+/// concurrent writes keep the snapshots apart until the last attempt, returns only one connection.
 fn open_at_one_snapshot(
     path: &Path,
     count: usize,
@@ -222,7 +222,7 @@ fn policies(connection: &Connection) -> Result<HashMap<i64, [u8; 32]>, LoadError
     Ok(policies.collect::<Result<_, _>>()?)
 }
 
-/// A unit of work: rows whose number is greater than the first value, up to and including the second.
+/// A unit of work: rows with a number greater than the first value and not greater than the second.
 #[derive(Clone, Copy, Debug)]
 enum Range {
     Approvals(i64, i64),
@@ -287,7 +287,8 @@ struct AuditContext<'a> {
 
 enum RangeResult {
     Approvals(Audited, IndexCounts),
-    /// Position of the first event, the leaf hashes of the range, and the first event that is out of order.
+    /// Position of the first event in the range, the leaf hashes of the range, and a fault for the first event that is
+    /// out of order.
     Log(u64, Vec<Hash>, Option<Fault>),
 }
 
@@ -588,7 +589,7 @@ impl MergedResults {
     }
 }
 
-/// Returns the number of an index's rows and their checksum.
+/// Returns the number of rows in an index, and their checksum.
 fn index_checksum(
     connection: &Connection,
     table: &str,
@@ -640,7 +641,7 @@ fn entry_faults(connection: &Connection) -> Result<Vec<Fault>, LoadError> {
     Ok(faults)
 }
 
-/// Rows sorted by the number of their approval, to be taken in that order.
+/// Rows sorted by the number of their approval. The methods take rows out in that order.
 struct RowGroups<T> {
     rows: std::iter::Peekable<std::vec::IntoIter<(i64, T)>>,
 }
@@ -652,12 +653,12 @@ impl<T> RowGroups<T> {
         }
     }
 
-    /// Takes the rows of approvals before `seq`.
+    /// Takes the rows of approvals whose number is less than `seq`.
     fn before(&mut self, seq: i64) -> Vec<(i64, T)> {
         std::iter::from_fn(|| self.rows.next_if(|(of, _)| *of < seq)).collect()
     }
 
-    /// Takes the rows of approval `seq`.
+    /// Takes the rows of the approval with number `seq`.
     fn of(&mut self, seq: i64) -> Vec<T> {
         let own = std::iter::from_fn(|| self.rows.next_if(|(of, _)| *of == seq));
         own.map(|(_, row)| row).collect()

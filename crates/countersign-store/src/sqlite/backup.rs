@@ -18,7 +18,7 @@ use super::open::{self, OpenError};
 use super::schema::FileHeader;
 use crate::private_file;
 
-/// A backup that was made or checked.
+/// Size and checksum of a backup that was made or checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// Length of the file in bytes.
@@ -61,7 +61,7 @@ impl BackupError {
     }
 }
 
-/// Copies the store at `from` to a new file, checks the copy, and writes its checksum.
+/// Copies the store at `from` to the new file `to`, checks the copy, and writes its checksum next to it.
 pub(super) fn create(from: &Path, to: &Path) -> Result<Backup, BackupError> {
     let checksum_file = checksum_path(to);
     for taken in [to, &checksum_file] {
@@ -82,7 +82,7 @@ pub(super) fn create(from: &Path, to: &Path) -> Result<Backup, BackupError> {
         Ok(backup)
     });
     if finished.is_err() {
-        // If removing it fails, its name still shows that it is temporary.
+        // If the copy cannot be removed, its name still shows that it is temporary.
         let _ = std::fs::remove_file(&partial);
     }
     finished

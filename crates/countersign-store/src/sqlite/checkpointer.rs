@@ -1,10 +1,10 @@
 //! Background checkpointer: a thread that copies the WAL into the database file while the writer keeps appending to the
 //! WAL.
 //!
-//! Input: requests to checkpoint. Output: a database file that contains what the WAL held at that time, or the reason
-//! of a failed sync.
-//! Not here: restarting the WAL. SQLite restarts it only once all of it is checkpointed, including the little that the
-//! writer has appended meanwhile; the writer checkpoints that itself.
+//! Input: requests to checkpoint. Output: a database file that contains what the WAL held at the time of the request,
+//! or the reason why a sync failed.
+//! Not here: restarting the WAL. SQLite restarts it only once all of it is checkpointed, including the few pages that
+//! the writer has appended meanwhile; the writer checkpoints those itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,8 +16,8 @@ use rusqlite::Connection;
 use super::fault::Fault;
 use super::{open, wal};
 
-/// Handle of the checkpointer. Its thread starts with the first request, because most WALs never get long enough: the
-/// writer checkpoints them while it is idle.
+/// Handle of the checkpointer. Its thread starts with the first request, because most WALs never get long enough to
+/// need it: the writer checkpoints them while it is idle.
 pub(super) struct Checkpointer {
     path: PathBuf,
     running: Option<CheckpointThread>,
@@ -40,7 +40,7 @@ impl Checkpointer {
         Checkpointer { path, running: None }
     }
 
-    /// Fails once a sync of the checkpointer has failed.
+    /// Fails if an earlier sync of the checkpointer has failed.
     pub(super) fn check(&self) -> Result<(), Fault> {
         let broken = self
             .running
@@ -61,7 +61,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Waits until no checkpoint is running.
+    /// Waits for a running checkpoint to end. Fails if a sync of the checkpointer has failed.
     pub(super) fn wait(&self) -> Result<(), Fault> {
         if let Some(running_thread) = &self.running {
             drop(
@@ -75,7 +75,7 @@ impl Checkpointer {
         self.check()
     }
 
-    /// Ends the thread after the checkpoint that it is running.
+    /// Stops the thread and waits for it. A running checkpoint is finished first.
     pub(super) fn stop(&mut self) {
         if let Some(running_thread) = self.running.take() {
             drop(running_thread.requests);

@@ -26,7 +26,7 @@ const UPSERT: &str = "INSERT INTO entry (kind, key, tenant, body, version, expir
 const REMOVE_KIND: &str = "DELETE FROM entry WHERE kind = ?1";
 const REMOVE: &str = "DELETE FROM entry WHERE kind = ?1 AND key = ?2";
 
-/// Returns the entry with this kind and key, even if it has expired.
+/// Returns the entry with this kind and key, even if it has expired; `None` if there is no such entry.
 pub(super) fn find(connection: &Connection, kind: Kind, key: &str) -> Result<Option<Entry>, LoadError> {
     let mut statement = connection.prepare_cached(BY_KEY)?;
     let mut rows = statement.query(params![kind.code(), key])?;

@@ -1,7 +1,7 @@
 //! Classification of SQLite errors.
 //!
 //! Input: an error of the database. Output: the error for the caller, and whether the writer may continue.
-//! Not here: retries. A caller that may retry is told so by its error.
+//! Not here: retries. The error shows the caller whether a retry makes sense.
 
 use countersign::store::StoreError;
 use countersign::store::record::BadRecord;
@@ -12,7 +12,7 @@ use rusqlite::{Error, ErrorCode, ffi};
 pub(super) enum Fault {
     /// The transaction cannot be written now; the store continues.
     Transaction(StoreError),
-    /// The file or its disk is broken: nothing may be written any more.
+    /// The file or its disk is broken: the store must not write anything any more.
     Broken(String),
     /// One command failed; the others of its transaction are unaffected.
     Command(StoreError),
@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// Classifies a failed read. Reads change nothing, so only the caller is told.
+/// Classifies a failed read. Reads change nothing, so the error goes only to the caller and does not stop the writer.
 pub(super) fn read_error(error: &Error) -> StoreError {
     match Fault::of(error) {
         Fault::Transaction(error) => error,

@@ -5,8 +5,8 @@
 //! transaction, and again before its commands are answered. The three checks take some microseconds, a commit some
 //! hundred.
 //!
-//! Not here: opening the database file. Closing such a handle would drop SQLite's locks. There are no locks on the WAL,
-//! so a lost WAL is restored from the handle that SQLite still has open.
+//! Not here: opening the database file, because closing such a handle would drop SQLite's locks. SQLite places no locks
+//! on the WAL, so a lost WAL can be restored from the handle that SQLite still has open.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 
-/// Device and inode.
+/// Device and inode number of a file.
 type Identity = (u64, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ pub(super) struct FileIdentities {
 }
 
 impl FileIdentities {
-    /// Records the files of the database at `path` as `connection` has them open. Fails if one of them is no longer in
-    /// its place.
+    /// Records the files of the database at `path` as `connection` has them open. Fails if one of them has already been
+    /// deleted or replaced.
     pub(super) fn record(path: &Path, connection: &Connection) -> Result<FileIdentities, Fault> {
         // SQLite opens the WAL and its index only with the first read.
         let read = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
@@ -98,7 +98,7 @@ impl FileIdentities {
         Ok(())
     }
 
-    /// Returns the fault that says what happened to a file and what to do now. Restores a lost WAL.
+    /// Returns the fault that tells the operator what happened to a file and what to do now. Restores a lost WAL.
     fn fault_for(&self, kind: StoreFile, path: &Path, known: Identity, found: Option<Identity>) -> Fault {
         let open_file = OpenFile::of(known);
         let current_path = open_file.as_ref().and_then(OpenFile::current_path);
@@ -118,7 +118,7 @@ impl FileIdentities {
         Fault::Broken(self.reported.get_or_init(|| message).clone())
     }
 
-    /// Returns the commands that put the database back: it must be next to its WAL.
+    /// Returns advice with the shell commands that move the database back next to its WAL.
     fn move_back_command(&self, current_path: Option<&Path>, is_replaced: bool) -> String {
         let [file, wal, index] =
             StoreFile::ALL.map(|kind| shell_word(&with_ending(&self.database, kind.ending())));
@@ -148,7 +148,7 @@ struct OpenFile {
     /// Path by which the open file can be read: `/proc/self/fd/…`.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are none"))]
     descriptor_path: PathBuf,
-    /// Current path of the file according to the system, which appends ` (deleted)` if it was deleted.
+    /// Current path of the file according to the operating system, which appends ` (deleted)` if the file was deleted.
     path: PathBuf,
     is_deleted: bool,
 }
@@ -185,7 +185,7 @@ impl OpenFile {
             .find(|open_file| open_file.identity == identity)
     }
 
-    /// Returns true if the file was opened at `path` and has been deleted.
+    /// Returns true if this file was opened at `path` and has been deleted since.
     fn was_deleted_from(&self, path: &Path) -> bool {
         self.is_deleted && self.path == with_ending(path, " (deleted)")
     }
@@ -299,7 +299,7 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((found.dev(), found.ino()))
 }
 
-/// Returns `None`, which skips the check. Other systems do not permit removing a file that is in use.
+/// Returns `None`, which skips the check. Systems other than Unix do not permit removing a file that is in use.
 #[cfg(not(unix))]
 fn identity(_: &Path) -> Option<Identity> {
     None

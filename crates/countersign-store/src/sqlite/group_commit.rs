@@ -1,6 +1,7 @@
 //! Group commit: decides which commands share a transaction, and whether to wait for callers that were just answered.
 //!
-//! Input: when commands were queued. Output: the next command to join the current group, or that the group is complete.
+//! Input: the times at which commands were queued. Output: the next command to join the current group, or the end of
+//! the group.
 //! Not here: running the commands.
 
 use std::sync::mpsc::Receiver;
@@ -16,14 +17,14 @@ pub(super) const LARGEST_GROUP: usize = 1024;
 /// Maximum idle time of the writer while it waits for callers to return.
 const LONGEST_IDLE: Duration = Duration::from_micros(500);
 
-/// The writer idles for at most this fraction (1/4) of the last commit's duration. So little time is lost in vain,
-/// while a successful wait can save half of the syncs.
+/// The writer idles for at most this fraction (1/4) of the last commit's duration. A wait in vain costs little time,
+/// while a successful one can save half of the syncs.
 const IDLE_FRACTION: u32 = 4;
 
 /// Weight of history in the moving average (a new sample counts 1/8).
 const HISTORY_WEIGHT: u32 = 8;
 
-/// Upper limit of a sample. A caller that takes longer has other work to do.
+/// Maximum length of a sample. A caller that takes longer has other work to do.
 const LONGEST_SAMPLE: Duration = Duration::from_millis(100);
 
 /// Measures how soon answered callers queue their next command.
@@ -31,7 +32,7 @@ pub(super) struct CallerReturns {
     answered: usize,
     answered_at: Instant,
     returned: usize,
-    /// Moving average of the time until nearly all callers are back, divided by their number.
+    /// Moving average of the time until nearly all callers have returned, divided by the number of those callers.
     return_time_per_caller: Duration,
     /// Estimated number of active callers: in the current group, queued, or about to return.
     callers: usize,
@@ -59,7 +60,8 @@ impl CallerReturns {
         (self.answered, self.answered_at, self.returned) = (count, Instant::now(), 0);
     }
 
-    /// Records that a command was queued. One queued before the last answers is not from a returning caller.
+    /// Records that a command was queued. A command that was queued before the last answers does not come from a
+    /// returning caller, and is not counted.
     pub(super) fn record_queued(&mut self, queued_at: Instant) {
         if let Some(after) = queued_at.checked_duration_since(self.answered_at) {
             self.returned += 1;
@@ -69,8 +71,8 @@ impl CallerReturns {
         }
     }
 
-    /// Returns 7/8 of the answered callers: how many have to return for a sample. The rest may never return, and must
-    /// not make the others look slow.
+    /// Returns the number of callers that have to return for a sample: 7/8 of the answered ones. The rest may never
+    /// return, and must not make the others look slow.
     fn most_callers(&self) -> usize {
         self.answered - self.answered / 8
     }
@@ -86,7 +88,8 @@ impl CallerReturns {
             / HISTORY_WEIGHT;
     }
 
-    /// Returns how long to wait for missing callers: zero if it takes longer than a commit until all callers are back.
+    /// Returns how long to wait for missing callers. Zero if all callers together need longer to return than the last
+    /// commit took.
     fn idle_limit(&self, last_commit: Duration) -> Duration {
         let all = self.return_time_per_caller * u32::try_from(self.callers).unwrap_or(u32::MAX);
         match all <= last_commit {
@@ -134,7 +137,7 @@ impl Arrivals {
         }
     }
 
-    /// Returns the next command for a group that has `count` so far; `None` when the group is complete.
+    /// Returns the next command for a group that has `count` commands so far; `None` when the group is complete.
     pub(super) fn next(
         &mut self,
         queue: &Receiver<WriterMessage>,
