@@ -7,13 +7,14 @@ use std::path::Path;
 
 use super::open::{self, OpenError};
 
-/// Maximum number of findings; nobody would read more.
+/// Maximum number of findings that SQLite reports before it ends the check.
 const MOST_FINDINGS: u32 = 20;
 
 /// Thoroughness of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Checks every page and row, but not that indexes contain every row. Takes a small part of the time.
+    /// Checks every page and row, but not that the indexes contain every row. Takes a fraction of the time of a full
+    /// check.
     Quick,
     /// Also checks the indexes against their tables.
     Full,

@@ -25,7 +25,7 @@ pub(super) const CALLS_PER_APPROVAL: i64 = 128;
 /// Reason why a row could not be read.
 #[derive(Debug)]
 pub(super) enum LoadError {
-    /// The database failed.
+    /// Error of SQLite.
     Sql(rusqlite::Error),
     /// The row cannot be decoded.
     Damaged(StoreError),
@@ -52,7 +52,7 @@ impl From<LoadError> for StoreError {
     }
 }
 
-/// An approval with the `seq` of its row.
+/// A decoded approval with the `seq` of its row.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
     pub(super) seq: i64,
@@ -95,7 +95,7 @@ pub(super) const COUNT_PENDING_OF: &str = "SELECT count(*) FROM (SELECT 1 FROM a
     INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND agent = ?2 LIMIT ?3)";
 pub(super) const DUE: &str = approvals!("WHERE due_at <= ?1 ORDER BY due_at, tenant, id LIMIT ?2");
 
-// A query names its index where another choice by SQLite would make its cost grow with history.
+// A query names its index if SQLite might otherwise choose one that makes the cost grow with history.
 pub(super) const LIST_PENDING: &str = approvals!(
     "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND id > ?2 AND due_at > ?3 AND (?8 IS NULL OR state <> ?8)
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
@@ -136,7 +136,7 @@ pub(super) const RELEASED: &str = approvals!(
 const CALLS: &str = "SELECT state, tool, arguments, original, result, sealed, body FROM call
     WHERE id > ?1 AND id < ?2 ORDER BY id";
 
-/// Returns the current row and version of an approval.
+/// Returns the current row and version of an approval; `None` if it does not exist.
 pub(super) fn row_version(
     connection: &Connection,
     tenant: &Tenant,
@@ -153,7 +153,7 @@ pub(super) fn row_version(
     rows.next()?.map(read).transpose()
 }
 
-/// Returns the first approval that `sql` finds.
+/// Returns the first approval that `sql` finds; `None` if it finds none.
 pub(super) fn first_approval(
     connection: &Connection,
     sql: &str,
@@ -188,7 +188,7 @@ pub(super) fn approval_results(
     Ok(approvals)
 }
 
-/// Returns approvals that `sql` finds until their sizes add up to `most_bytes`. The rest is not read.
+/// Returns approvals that `sql` finds, until their sizes add up to `most_bytes`. Further approvals are not read.
 pub(super) fn approvals_within(
     connection: &Connection,
     sql: &str,
@@ -268,8 +268,8 @@ pub(super) fn events(connection: &Connection, seq: i64) -> Result<Vec<Event>, Lo
     Ok(events)
 }
 
-/// Returns the content hash of an approval from its stored rows. `None` if there is no such row, or if the row is older
-/// than content hashes.
+/// Returns the content hash of an approval from its stored rows. `None` if there is no such row, or if it was stored
+/// before content hashes were introduced.
 pub(super) fn content(connection: &Connection, seq: i64) -> Result<Option<ContentHash>, LoadError> {
     type Columns = (i16, String, Option<Vec<u8>>, Option<Vec<u8>>, Vec<u8>);
     let first = call_id(seq, 0)?;
@@ -305,7 +305,7 @@ pub(super) fn content(connection: &Connection, seq: i64) -> Result<Option<Conten
     )
 }
 
-/// Returns the id of a call's row.
+/// Returns the id of a call's row. Fails if `position` is too large for an approval.
 pub(super) fn call_id(seq: i64, position: u8) -> Result<i64, StoreError> {
     seq.checked_mul(CALLS_PER_APPROVAL)
         .and_then(|first| first.checked_add(position.into()))

@@ -1,6 +1,7 @@
 //! Head of the event log, written in the same transaction as the events.
 //!
-//! Input: events as they are appended. Output: their number, and the hashes from which the root over them is computed.
+//! Input: events as they are appended. Output: the number of events, and the hashes from which the root over them is
+//! computed.
 //! Not here: a copy of the events. The event table is already in the order of the log, by `seq`.
 
 use countersign::hash::Hash;
@@ -17,7 +18,7 @@ const EVENTS_AFTER: &str =
     "SELECT e.seq, coalesce(a.tenant, ''), coalesce(a.id, zeroblob(16)), e.number, e.link
     FROM event AS e LEFT JOIN approval AS a ON a.seq = e.approval WHERE e.seq > ?1 ORDER BY e.seq";
 
-/// Head of the event log as stored, and the event that it ends with.
+/// Stored head of the event log, with the `seq` of the last event that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredLogHead {
     pub(super) head: LogHead,
@@ -26,7 +27,7 @@ pub(super) struct StoredLogHead {
 }
 
 impl StoredLogHead {
-    /// Reads the head as stored in the file.
+    /// Reads the stored head. Events may have been appended since; see [`StoredLogHead::current`].
     pub(super) fn read(connection: &Connection) -> Result<StoredLogHead, LoadError> {
         let mut statement = connection.prepare_cached(READ)?;
         let mut rows = statement.query([])?;
@@ -42,8 +43,8 @@ impl StoredLogHead {
         })
     }
 
-    /// Reads the head and adds events that are not in it: older versions of this program append events without updating
-    /// the head.
+    /// Reads the head and adds events that it does not cover yet: older versions of this program append events without
+    /// updating the head.
     pub(super) fn current(connection: &Connection) -> Result<StoredLogHead, LoadError> {
         let mut stored = StoredLogHead::read(connection)?;
         let mut statement = connection.prepare_cached(EVENTS_AFTER)?;

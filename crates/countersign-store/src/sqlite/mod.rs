@@ -66,7 +66,7 @@ pub struct SqliteOptions {
     /// Clock of the store; the system clock if `None`.
     pub clock: Option<Arc<dyn Clock>>,
     /// True if other processes, such as the command line, may write to the same file. A watcher thread then wakes
-    /// callers here when another process commits.
+    /// callers of this process when another process commits.
     pub other_processes: bool,
 }
 
@@ -135,8 +135,8 @@ impl SqliteStore {
         })
     }
 
-    /// Copies a consistent snapshot of the store to a new file while reads and writes continue. Its checksum is written
-    /// next to it, to the same name with `.sha256` appended.
+    /// Copies a consistent snapshot of the store to a new file while reads and writes continue. The checksum of the
+    /// copy is written to a second file, with `.sha256` appended to the name.
     pub async fn backup_to(&self, path: impl Into<PathBuf>) -> Result<Backup, BackupError> {
         let (from, to) = (self.path.clone(), path.into());
         let target = to.clone();
@@ -167,8 +167,8 @@ impl Drop for SqliteStore {
     }
 }
 
-/// Returns the `seq` and time of the last event. The store's clock never goes back before that time, whatever the
-/// system clock says, unless an operator has reset the clock since: then the time is 0.
+/// Returns the `seq` and time of the last event. The store's clock never goes back before that time, even if the system
+/// clock does. If an operator has reset the clock since the event, the returned time is 0.
 fn last_event(connection: &Connection) -> Result<(i64, Time), OpenError> {
     let sql = "SELECT seq, at FROM event ORDER BY seq DESC LIMIT 1";
     let found: Option<(i64, i64)> = connection

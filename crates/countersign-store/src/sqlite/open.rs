@@ -1,9 +1,9 @@
 //! Opening a database file: checks that it is a Countersign store, and configures connections to it.
 //!
 //! Input: a path. Output: connections, or an error with a hint.
-//! Not here: writes to another program's file, and any other way to open the file. It is opened only through SQLite,
-//! because closing another handle drops the locks of all connections in this process. The one exception reads the
-//! header of a file whose creation was interrupted.
+//! Not here: writes to another program's file, and other ways to open the file than through SQLite, because closing any
+//! other handle drops the locks of all connections in this process. The one exception reads the header of a file whose
+//! creation was interrupted.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -75,7 +75,7 @@ pub enum OpenError {
         /// Number of the migration.
         version: i64,
     },
-    /// The SQLite library is too old to be trusted with a WAL.
+    /// The SQLite library is too old: its version can corrupt a database in WAL mode.
     #[error("the SQLite library is version {0}; 3.51.3 or newer is needed")]
     OldLibrary(String),
     /// The file system does not support a WAL.
@@ -162,8 +162,8 @@ fn read_header(path: &Path) -> Result<FileHeader, OpenError> {
     match FileHeader::read(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?) {
         Ok(header) => Ok(header),
         // A process died during a migration, before the file had a WAL. A read-only connection cannot roll back, and a
-        // half-written database cannot be queried. The file's header says whose it is; if it is ours, the writing
-        // connection rolls back.
+        // half-written database cannot be queried. The file's header shows which program it belongs to. If the file is
+        // ours, the writing connection rolls back.
         Err(error) if is_interrupted(&error) => read_raw_header(path),
         Err(error) => Err(error.into()),
     }
@@ -184,8 +184,8 @@ fn read_raw_header(path: &Path) -> Result<FileHeader, OpenError> {
         .ok_or_else(|| OpenError::NotADatabase("it does not begin like one".to_owned()))
 }
 
-/// Reads the header that the file had before the interrupted transaction, and will have after rollback, from the
-/// rollback journal. Returns `None` if the journal does not contain it.
+/// Reads the file's header from the rollback journal, as it was before the interrupted transaction and will be again
+/// after the rollback. Returns `None` if the journal does not contain it.
 fn header_in_journal(path: &Path) -> Option<FileHeader> {
     const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
     // The journal is next to the real file, not next to a symbolic link.
@@ -232,8 +232,8 @@ pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Returns true if no other connection of any process has the file open. Waits up to a second for short commands to
-/// end.
+/// Returns true if no other connection of any process has the file open. Waits up to a second for short commands of
+/// other processes to end.
 pub fn is_unused(path: &Path) -> Result<bool, OpenError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.busy_timeout(UNUSED_TIMEOUT)?;
@@ -262,7 +262,7 @@ pub(super) fn immutable(path: &Path) -> Result<Connection, OpenError> {
     connect(Path::new(&immutable_uri(path)), flags)
 }
 
-/// Refuses old versions of SQLite.
+/// Refuses versions of SQLite older than [`OLDEST_LIBRARY`].
 /// INVARIANT: no file is used with a library that can corrupt it.
 fn check_library(number: i32, name: &str) -> Result<(), OpenError> {
     match number >= OLDEST_LIBRARY {
@@ -279,7 +279,7 @@ fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, OpenError> {
         reason: error.to_string(),
     })?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Without this, SQLite looks at the value bound to LIMIT and plans the statement again for each execution.
+    // Without this setting, SQLite looks at the value bound to LIMIT and plans the statement again for each execution.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
@@ -311,14 +311,14 @@ fn configure(connection: &Connection) -> Result<(), OpenError> {
     // deleting the rollback journal of the first migration: the journal could reappear after a power loss and be rolled
     // back under a newer WAL. In WAL mode EXTRA syncs as often as FULL.
     connection.pragma_update(None, "synchronous", "EXTRA")?;
-    // Room (8 MB) for a usual group's changes and the ends of the indexes. No more, because SQLite walks through the
-    // whole cache at each commit.
+    // Room (8 MB) for the changes of a group of usual size and the ends of the indexes. A larger cache would be slower,
+    // because SQLite walks through the whole cache at each commit.
     connection.pragma_update(None, "cache_size", -8_000)?;
     // Overwrites deleted content, such as credentials.
     connection.pragma_update(None, "secure_delete", "ON")?;
     // The schema has no foreign keys; the library keeps rows consistent.
     connection.pragma_update(None, "foreign_keys", "OFF")?;
-    // The writer checkpoints itself, after it has answered: see `wal`.
+    // The writer checkpoints itself, after it has answered its callers: see `wal`.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     // Size in bytes to which the WAL file shrinks after a burst of writes.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
@@ -358,15 +358,15 @@ mod tests {
         assert_eq!(mode, "wal");
     }
 
-    /// Creates a file as left by a process that died while writing without a WAL. `prepare` writes what was committed
-    /// before.
+    /// Creates a file as left behind by a process that died while writing without a WAL. `prepare` writes the data that
+    /// was committed before.
     fn interrupted_file(folder: &Path, prepare: impl Fn(&mut Connection)) -> PathBuf {
         let (living, dead) = (folder.join("living"), folder.join("dead"));
         let mut connection = Connection::open(&living).unwrap();
         prepare(&mut connection);
         connection
             .execute_batch(
-                // More than fits into the cache, so that part of it is written to the file.
+                // This is more than fits into the cache, so part of it is written to the file.
                 "PRAGMA cache_size = 2; BEGIN; CREATE TABLE half (made); INSERT INTO half VALUES (zeroblob(1000000))",
             )
             .unwrap();

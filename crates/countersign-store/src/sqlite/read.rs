@@ -85,7 +85,7 @@ impl Readers {
         self.run(query)
     }
 
-    /// Like [`Readers::run_inline`], for a single statement, which needs no transaction.
+    /// Like [`Readers::run_inline`], but for a single statement, which needs no transaction.
     pub(super) async fn run_statement<T>(
         self: &Arc<Self>,
         query: impl FnOnce(&Connection) -> Result<T, LoadError>,
@@ -97,7 +97,7 @@ impl Readers {
         Ok(result?)
     }
 
-    /// Returns one approval, from the cache if its version there is current.
+    /// Returns one approval, from the cache if the cached version is current. `None` if it does not exist.
     pub(super) async fn approval(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -129,7 +129,7 @@ impl Readers {
         Ok(result?)
     }
 
-    /// Returns a number that changes with every commit.
+    /// Returns a number that changes with every commit of any process.
     pub(super) fn change_counter(&self) -> Result<u64, StoreError> {
         let mut connection = self
             .counter_connection
@@ -217,7 +217,7 @@ pub(super) fn list(
     filter: &Filter,
     now: Time,
 ) -> Result<Vec<SharedApproval>, LoadError> {
-    // The start of the list. 17 bytes are longer than any id and sort after all of them; the empty blob sorts before.
+    // Start of the list. A blob of 17 bytes sorts after all ids, which are shorter; the empty blob sorts before them.
     let end: &[u8] = match filter.oldest_first() {
         true => &[],
         false => &[255; 17],
@@ -305,7 +305,8 @@ pub(super) fn feed_end(connection: &Connection) -> Result<Cursor, LoadError> {
     Ok(cursor(last_event(connection)?))
 }
 
-/// Finds approvals with calls to run after the cursor. Does not decode the events, which would be most of the work.
+/// Finds approvals with calls that may run, among those with events after the cursor. Does not decode the events, which
+/// would be most of the work.
 pub(super) fn released(
     connection: &Connection,
     tenant: &Tenant,

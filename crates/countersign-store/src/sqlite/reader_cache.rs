@@ -2,7 +2,7 @@
 //!
 //! Input: approvals as stored in the file. Output: the same approvals, for readers that have just looked up the current
 //! row and version.
-//! Not here: checks whether a cached approval is current. Every read asks the file for the version first.
+//! Not here: checks whether a cached approval is current. Every read looks up the version in the file first.
 
 use countersign::approval::Approval;
 use countersign::cache::GenerationalCache;
@@ -31,7 +31,7 @@ impl ReaderCache {
         self.0.get(&id, |cached| cached.row_version() == current)
     }
 
-    /// Caches an approval. INVARIANT: only after its transaction has committed.
+    /// Caches an approval. INVARIANT: called only after the approval's transaction has committed.
     pub(super) fn insert(&self, loaded: Loaded) {
         let bytes = estimated_bytes(&loaded.approval);
         self.0.insert(loaded.approval.id, loaded, bytes);

@@ -1,6 +1,6 @@
 //! Implementation of the library's `Rows` in SQL: reads and writes of one transaction.
 //!
-//! Input: what a command reads or saves. Output: rows, in a transaction that the caller commits.
+//! Input: the rows that a command reads or saves. Output: changed rows, in a transaction that the caller commits.
 //! Not here: the clock, the commit, and the rules.
 
 use std::collections::HashMap;
@@ -42,14 +42,15 @@ const MOST_POLICIES: usize = 64;
 
 type TenantAndId = (Tenant, ApprovalId);
 
-/// State of one transaction: the rows it read and saved, and its failure.
+/// State of one transaction: the rows it has read and saved, and the fault that made a statement fail.
 pub(super) struct SqlRows<'a> {
     connection: &'a Connection,
     reader_cache: &'a ReaderCache,
     writer_cache: &'a WriterCache,
     // Head of the event log after the last commit, unless another process has written since.
     last_log_head: Option<&'a StoredLogHead>,
-    // Latest time that has certainly passed, even if the clock is wrong. Sweeps end only what is due by then.
+    // Latest time that has certainly passed, even if the clock is wrong. Sweeps end only approvals that are due by
+    // then.
     certain: Time,
     // Head of the event log, including the events of this transaction.
     log_head: Option<StoredLogHead>,
@@ -74,9 +75,9 @@ pub(super) struct SqlRows<'a> {
 pub(super) struct Committed {
     /// Changed approvals, oldest change first.
     pub(super) saved: Vec<SharedApproval>,
-    /// The `seq` of its first and last event; `None` if it has no events.
+    /// The `seq` of the transaction's first and last event; `None` if it has no events.
     pub(super) events: Option<(i64, i64)>,
-    /// Head of the log after these events, if there were any.
+    /// Head of the log after the transaction's events; `None` if it has no events.
     pub(super) log_head: Option<StoredLogHead>,
 }
 
@@ -122,7 +123,7 @@ impl<'a> SqlRows<'a> {
         }
     }
 
-    /// Sets the time that has certainly passed; sweeps end nothing that is due later.
+    /// Sets the time that has certainly passed, even if the clock is wrong. Sweeps end nothing that is due later.
     pub(super) fn set_certain_time(&mut self, certain: Time) {
         self.certain = certain;
     }
@@ -165,7 +166,7 @@ impl<'a> SqlRows<'a> {
         })
     }
 
-    /// Fills the caches and returns what changed. To be called after the commit.
+    /// Fills the caches and returns the changes. To be called after the commit.
     pub(super) fn into_committed(self) -> Committed {
         for loaded in self.loaded.into_values() {
             self.writer_cache.insert(loaded.clone());
@@ -184,7 +185,8 @@ impl<'a> SqlRows<'a> {
         found.map(|loaded| self.accept(loaded)).transpose()
     }
 
-    /// Accepts an approval that was read from the file. INVARIANT: only if it matches its events; see `check_locked`.
+    /// Accepts an approval that was read from the file. INVARIANT: fails if the approval does not match its events; see
+    /// `check_locked`.
     fn accept(&mut self, loaded: Loaded) -> Result<Approval, StoreError> {
         let (tenant, id) = (&loaded.approval.tenant, loaded.approval.id);
         let known = self.loaded.get(&(tenant.clone(), id)).cloned();
@@ -198,8 +200,8 @@ impl<'a> SqlRows<'a> {
         Ok(self.remember(loaded))
     }
 
-    /// Accepts the approvals that match their events. The others are counted as skipped and left for a person to look
-    /// at.
+    /// Accepts the approvals that match their events. The others are counted as skipped, so that a person can look at
+    /// them.
     fn accept_consistent(
         &mut self,
         found: Vec<Result<Loaded, LoadError>>,
@@ -358,7 +360,7 @@ impl<'a> SqlRows<'a> {
         Ok(())
     }
 
-    /// Returns the number of a policy in this file, and assigns one if it is new.
+    /// Returns the number of a policy in this file. Assigns a number if the policy is new.
     fn policy_id(&mut self, hash: Hash) -> Result<i64, LoadError> {
         if let Some(id) = self.policies.get(&hash) {
             return Ok(*id);
@@ -451,12 +453,12 @@ impl Rows for SqlRows<'_> {
     }
 
     fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError> {
-        // Refused decisions are recorded only up to a maximum number per approval; a further one changes nothing.
+        // Refused decisions are recorded only up to a maximum number per approval. A further refusal changes nothing.
         if saved.version_before == saved.approval.version {
             return Ok(());
         }
         self.write(&saved).map_err(|error| self.record_error(error))?;
-        // No caller can wait for a new approval, so only changed ones are published.
+        // No caller can wait for a new approval, so only approvals that existed before are published.
         if saved.version_before > 0 {
             self.saved.push(saved.approval);
         }
@@ -464,7 +466,7 @@ impl Rows for SqlRows<'_> {
     }
 
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
-        // The entry cache does not contain what this transaction has changed.
+        // The entry cache does not contain the changes of this transaction.
         let is_cache_current = !self.entries_changed;
         if let Some(entry) = self.writer_cache.entry(kind, key).filter(|_| is_cache_current) {
             return Ok(Some(entry));

@@ -68,8 +68,8 @@ impl FileHeader {
     /// Length of the SQLite header in bytes.
     pub(super) const LENGTH: usize = 100;
 
-    /// Decodes the first bytes of a file. An empty file has an empty header; any other is assumed to contain
-    /// tables.
+    /// Decodes the first bytes of a file; `None` if they are not an SQLite header. Empty bytes give an empty header.
+    /// Any other file is assumed to contain tables.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<FileHeader> {
         let number = |at: usize| {
             let four = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -91,7 +91,8 @@ impl FileHeader {
     }
 
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<FileHeader> {
-        // Use one transaction, because another process may be creating this file; the caller may already have one.
+        // Use one transaction, because another process may be creating this file. The caller may have begun a
+        // transaction already.
         let needs_transaction = connection.is_autocommit();
         let _transaction = needs_transaction
             .then(|| connection.unchecked_transaction())
@@ -104,7 +105,7 @@ impl FileHeader {
         })
     }
 
-    /// Refuses files of other programs and of newer versions.
+    /// Fails if the file belongs to another program or was written by a newer version of this one.
     pub(super) fn check(self) -> Result<(), OpenError> {
         let is_empty = self.tables == 0 && self.application_id == 0 && self.version == 0;
         match self.application_id {

@@ -15,24 +15,23 @@ use super::open::BUSY_TIMEOUT;
 /// Number of commands between two checks of the WAL's length. A command changes about ten pages.
 const CHECK_EVERY: usize = 64;
 
-/// Pages not checkpointed (16 MB) from which the checkpointer is started. A checkpoint costs two syncs, shared by
-/// several hundred commands.
+/// Number of pages not yet checkpointed (16 MB) from which the checkpointer is started. A checkpoint costs two syncs,
+/// shared by several hundred commands.
 const LONG_PAGES: i64 = 4_000;
 
 /// Length in pages from which the WAL should restart, which needs a complete checkpoint. After a crash the whole WAL is
 /// read when the file is opened.
 const RESTART_PAGES: i64 = 8_000;
 
-/// Number of pages that the writer checkpoints itself. Only the writer can checkpoint the last pages, because it
-/// appends new ones while the checkpointer runs.
+/// Maximum number of pages that the writer checkpoints itself. Only the writer can checkpoint the last pages, because
+/// it appends new ones while the checkpointer runs.
 const SMALL_PAGES: i64 = 1_000;
 
 /// Length in pages from which the writer waits for readers. Continuous readers would otherwise let the WAL grow
 /// forever.
 const BLOCKING_PAGES: i64 = 64_000;
 
-/// Number of commands after which the writer checkpoints the WAL when idle, so that less of it has to be read after a
-/// crash.
+/// Number of commands after which an idle writer checkpoints the WAL, so that less of it has to be read after a crash.
 const IDLE_CHECKPOINT_COMMANDS: usize = 32;
 
 /// Counts commands since the last length check and since the last idle checkpoint.
@@ -51,7 +50,7 @@ impl CheckpointPolicy {
         }
     }
 
-    /// Fails once a sync of the checkpointer has failed.
+    /// Fails if an earlier sync of the checkpointer has failed.
     /// INVARIANT: nothing is written after a failed sync of any thread.
     pub(super) fn check(&self) -> Result<(), Fault> {
         self.checkpointer.check()
@@ -79,13 +78,13 @@ impl CheckpointPolicy {
         }
     }
 
-    /// Returns true if enough was written to checkpoint the WAL while idle.
+    /// Returns true if enough commands have been committed for a checkpoint while the writer is idle.
     pub(super) fn is_due_when_idle(&self) -> bool {
         self.since_checkpoint >= IDLE_CHECKPOINT_COMMANDS
     }
 
-    /// Checkpoints as much as possible, and truncates the WAL if no reader uses it: only then is nothing to be read
-    /// after a crash. Does not wait for readers.
+    /// Checkpoints as much as possible, and truncates the WAL if no reader uses it. Only a truncated WAL leaves nothing
+    /// to be read after a crash. Does not wait for readers.
     pub(super) fn truncate(&mut self, connection: &Connection) -> Result<(), Fault> {
         self.since_checkpoint = 0;
         self.checkpointer.wait()?;

@@ -1,7 +1,7 @@
 //! WAL watch: waits for writes to the WAL with inotify, or polls if inotify is unavailable.
 //!
 //! Input: the path of a database. Output: a thread that sleeps until the WAL is written.
-//! Not here: what was written, and by which process. The watch does not notify of each write, because that would cost
+//! Not here: the content of a write, or the process that wrote. Not every write is reported, because that would cost
 //! the writing process time: the watch is one-shot, and is renewed after each notification.
 
 use std::path::Path;
@@ -65,7 +65,8 @@ impl WalWatch {
         (watch, stop_handle)
     }
 
-    /// Sleeps until the WAL is written; returns false when the watch was stopped.
+    /// Sleeps until the WAL is written, or for one interval if inotify is unavailable. Returns false once the watch has
+    /// been stopped.
     pub(super) fn wait(&mut self) -> bool {
         // The stop event comes only once, and `was_written` may have consumed it already.
         while !self.is_stopped() {
@@ -85,7 +86,7 @@ impl WalWatch {
         !self.is_stopped()
     }
 
-    /// Returns true if the WAL was written since the last notification; does not wait.
+    /// Returns true if the WAL was written since the last notification. Does not wait. Always false without inotify.
     pub(super) fn was_written(&mut self) -> bool {
         #[cfg(target_os = "linux")]
         if let Some(inotify) = &mut self.inotify {
@@ -97,7 +98,7 @@ impl WalWatch {
         false
     }
 
-    /// Returns true if inotify is unavailable and we poll.
+    /// Returns true if inotify is unavailable and the watch polls.
     pub(super) fn is_polling(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.inotify.is_none();
@@ -105,7 +106,7 @@ impl WalWatch {
         true
     }
 
-    /// Returns true after the watch was stopped.
+    /// Returns true once the watch has been stopped.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
@@ -150,7 +151,7 @@ mod inotify_watch {
             Ok((watch, WakeupWatch(watches, wakeup)))
         }
 
-        /// Sleeps until the next event; returns true if the WAL was written.
+        /// Sleeps until the next event. Returns true if the WAL was written; false for any other event.
         pub(super) fn wait(&mut self) -> io::Result<bool> {
             let mut buffer = [0; 1024];
             let events = self.inotify.read_events_blocking(&mut buffer)?;
@@ -158,7 +159,7 @@ mod inotify_watch {
             self.renew_watch(is_written)
         }
 
-        /// Returns true if the WAL was written; does not wait.
+        /// Returns true if the WAL was written since the last event. Does not wait.
         pub(super) fn was_written(&mut self) -> io::Result<bool> {
             let mut buffer = [0; 1024];
             let is_written = match self.inotify.read_events(&mut buffer) {
@@ -192,7 +193,7 @@ mod inotify_watch {
 
     /// Returns true if an event reports a write, or if the current watch was removed. The removal of a one-shot watch
     /// (`IGNORED`) is reported after its `MODIFY`, and so late that a renewal may have returned the watch that is about
-    /// to be removed. Then there is no watch, and writes since were not reported.
+    /// to be removed. Then there is no watch any more, and writes since then were not reported.
     fn reports_write(mut events: Events<'_>, descriptor: &WatchDescriptor) -> bool {
         let is_write = |mask: EventMask| mask.contains(EventMask::MODIFY);
         let is_lost = |mask: EventMask| mask.contains(EventMask::IGNORED);
@@ -226,7 +227,7 @@ mod tests {
         assert!(!watch.wait());
     }
 
-    /// Removes the watch, as the kernel does if it is renewed just before its removal.
+    /// Removes the watch, as the kernel does if the watch is renewed just before its removal.
     #[test]
     fn a_lost_watch_is_renewed() {
         let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Input: notifications that the WAL was written. Output: approvals with events that this process has not published
 //! yet, and a signal that something changed.
-//! Not here: polling, except where `wal_watch` has no other way.
+//! Not here: polling, unless `wal_watch` cannot use inotify.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -19,12 +19,13 @@ use super::load::LoadError;
 use super::wal_watch::{StopHandle, WalWatch};
 use super::{open, read};
 
-/// Interval between two checks for a new commit. The WAL is written some time before its commit becomes visible, and
-/// there is no notification when it does.
+/// Interval between two checks for a new commit. The WAL is written some time before the commit becomes visible, and
+/// the moment at which the commit becomes visible is not notified.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// Interval while this process writes often: its writer notices other processes' commits sooner, and wakes this thread.
+/// Interval while this process writes often. Its writer then notices other processes' commits sooner, and wakes this
+/// thread.
 const CHECK_INTERVAL_BUSY: Duration = Duration::from_millis(20);
-/// Interval while no caller waits. Checking continues, so that a caller that comes meanwhile misses nothing.
+/// Interval while no caller waits. Checks continue, so that a caller that begins to wait meanwhile misses nothing.
 const CHECK_INTERVAL_UNWATCHED: Duration = Duration::from_millis(20);
 /// Longest time to wait for a commit to become visible. If it takes longer, the commit or its disk has failed.
 const LONGEST_COMMIT: Duration = Duration::from_secs(5);
@@ -35,8 +36,8 @@ const UNPUBLISHED: &str =
     "SELECT e.seq, a.tenant, a.id FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval
     WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
 
-/// Progress shared by the writer and the watcher: the last published event, how often this process took the write lock,
-/// and whether other processes had written before.
+/// Progress shared by the writer and the watcher: the last published event, how often this process has taken the write
+/// lock, and whether other processes had written before the last one.
 #[derive(Debug)]
 pub(super) struct PublishProgress {
     published: AtomicI64,
@@ -58,7 +59,7 @@ impl PublishProgress {
     }
 
     /// Records that this process took the write lock, so that all earlier commits of other processes are visible now.
-    /// `others_wrote` is true if there were any since the last lock.
+    /// `others_wrote` is true if there have been such commits since the last lock.
     pub(super) fn record_lock(&self, others_wrote: bool) {
         if others_wrote {
             self.others_wrote.store(true, Ordering::SeqCst);
@@ -70,7 +71,7 @@ impl PublishProgress {
     }
 
     /// Records the first and last event of a transaction that the writer has published. If unpublished events of other
-    /// processes come before them, the watcher publishes all of them.
+    /// processes come before the first one, the watcher publishes all of them.
     pub(super) fn record_published(&self, events: Option<(i64, i64)>) {
         if let Some((first, last)) = events {
             self.wrote_recently.store(true, Ordering::SeqCst);
@@ -82,7 +83,7 @@ impl PublishProgress {
     }
 }
 
-/// Handle of the watcher thread. Dropping it ends the thread.
+/// Handle of the watcher thread. Dropping the handle ends the thread.
 pub(super) struct Watcher {
     stop_handle: StopHandle,
     thread: Option<JoinHandle<()>>,
@@ -144,7 +145,7 @@ impl WatcherThread {
         }
     }
 
-    /// Checks repeatedly until the write that was noticed has become visible, or must have failed.
+    /// Checks repeatedly until the noticed write has become visible, or must have failed.
     fn check_until_visible(&mut self) {
         let mut lock_count = self.progress.lock_count.load(Ordering::SeqCst);
         let mut quiet = Duration::ZERO;
@@ -179,7 +180,7 @@ impl WatcherThread {
     }
 
     fn check(&mut self) {
-        // A failed check is repeated by the next one; there is no caller to report it to.
+        // A failed check is repeated by the next one. No caller waits for its result.
         let _ = self.publish_new();
         let _ = self.signal_change();
     }

@@ -33,7 +33,8 @@ const QUIET: Duration = Duration::from_millis(200);
 
 type CommandResult = Result<Answer, StoreError>;
 
-/// Result for the caller, and the task: the caller frees the task, so that the writer thread spends no time on it.
+/// Result for the caller, and the task of the command. The caller frees the task, so that the writer thread spends no
+/// time on it.
 type JobResult = (CommandResult, Option<Task>);
 
 /// A queued command with the channel for its answer.
@@ -43,7 +44,7 @@ pub(super) struct Job {
     answer: oneshot::Sender<JobResult>,
 }
 
-/// A command and the part of its work that was done in advance, which can be used for one attempt only.
+/// A command, and the part of its work that was done in advance. That part can be used for one attempt only.
 struct Task {
     command: Command,
     prepared: Option<PreparedCommand>,
@@ -108,7 +109,7 @@ impl Writer {
         })
     }
 
-    /// Fails once the writer has stopped. Also makes the writer check its files in the background, even if there are no
+    /// Fails if the writer has stopped. Also makes the writer check its files in the background, even if there are no
     /// writes; a later call reports the result.
     pub(super) fn health(&self) -> Result<(), StoreError> {
         match self.stop_reason.get() {
@@ -221,8 +222,8 @@ impl WriterThread {
         }
     }
 
-    /// Returns the commands queued during the last group, or waits for the next one; `None` when the store was
-    /// dropped.
+    /// Returns the commands that were queued during the last group, or waits for the next command; `None` when the
+    /// store was dropped.
     fn next_group_or_wait(&mut self) -> Option<Vec<Job>> {
         let mut group = std::mem::take(&mut self.next_group);
         if group.is_empty() {
@@ -232,7 +233,8 @@ impl WriterThread {
         Some(group)
     }
 
-    /// Waits for the next message. Checkpoints the WAL if none comes for [`QUIET`].
+    /// Waits for the next message; `None` when the store was dropped. Checkpoints the WAL if no message comes for
+    /// [`QUIET`].
     fn next_message(&mut self) -> Option<WriterMessage> {
         if self.checkpoints.is_due_when_idle() && self.stop_reason.get().is_none() {
             match self.queue.recv_timeout(QUIET) {
@@ -251,7 +253,7 @@ impl WriterThread {
     }
 
     /// Takes the commands that are queued now, before the current group is answered, so that [`CallerReturns`] does not
-    /// count them as callers that return.
+    /// count their callers as returning.
     fn take_queued(&mut self) {
         let mut next_group = std::mem::take(&mut self.next_group);
         while next_group.len() < LARGEST_GROUP && self.closing.is_none() {
@@ -283,7 +285,7 @@ impl WriterThread {
     }
 
     /// Runs a group in one transaction, together with commands that arrive meanwhile. If one of the commands fails,
-    /// runs each in a transaction of its own.
+    /// runs each command in a transaction of its own.
     fn run_group(&mut self, mut group: Vec<Job>) {
         let mut arrivals = Arrivals::new(self.last_commit, &self.caller_returns);
         let (outcomes, changes) = match self.transact(&mut group, &mut arrivals) {
@@ -329,7 +331,7 @@ impl WriterThread {
     }
 
     /// Returns the error for each command of the group. If the write lock was not granted, also answers the commands
-    /// queued behind the group, which have waited as long.
+    /// that are queued behind the group, because they have waited as long.
     fn refuse_group(&mut self, fault: Fault, count: usize) -> Vec<CommandResult> {
         let error = match fault {
             Fault::Transaction(error) | Fault::Command(error) => error,
@@ -344,7 +346,7 @@ impl WriterThread {
         vec![Err(error); count]
     }
 
-    /// Stops the store and returns the reason.
+    /// Stops the store. Returns the reason, or the earlier reason if the store had already stopped.
     /// INVARIANT: nothing is written afterwards: no command, and no checkpoint of the WAL.
     fn stop_store(&mut self, reason: String) -> String {
         use rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
@@ -357,7 +359,7 @@ impl WriterThread {
             Err(Fault::Broken(cause)) => cause,
             _ => reason,
         };
-        // If this fails, closing the connection syncs once more, but nothing is acknowledged because of that.
+        // If this call fails, closing the connection syncs once more, but nothing is acknowledged because of that.
         let _ = self
             .connection
             .set_db_config(SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);

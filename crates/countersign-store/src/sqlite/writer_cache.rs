@@ -2,7 +2,7 @@
 //!
 //! Input: rows that the writer committed, or read under the write lock. Output: the same rows, if still current.
 //! INVARIANT: used only under the write lock, and cleared when another process has written. An approval is cached only
-//! if its events match it: the writer wrote it, or compared it with its events when it read it.
+//! if its events match it: either the writer wrote it, or the writer compared it with its events when reading it.
 
 use countersign::cache::GenerationalCache;
 use countersign::id::{ApprovalId, Tenant};
@@ -14,7 +14,7 @@ use super::reader_cache::{BASE_BYTES, MOST_BYTES, estimated_bytes};
 /// Maximum size of the cached entries in bytes: room for a few hundred tokens and accounts.
 const MOST_ENTRY_BYTES: usize = 256 * 1024;
 
-/// The writer cache. Only the writer fills it: a slow reader could add an outdated row.
+/// The writer cache. Only the writer fills the cache, because a slow reader could add an outdated row.
 pub(super) struct WriterCache {
     approvals: GenerationalCache<ApprovalId, Loaded>,
     entries: GenerationalCache<(Kind, String), Entry>,
@@ -35,7 +35,7 @@ impl WriterCache {
             .get(&id, |cached| cached.approval.tenant == *tenant)
     }
 
-    /// Caches an approval. INVARIANT: only after its transaction has committed.
+    /// Caches an approval. INVARIANT: called only after the approval's transaction has committed.
     pub(super) fn insert(&self, loaded: Loaded) {
         let bytes = estimated_bytes(&loaded.approval);
         self.approvals.insert(loaded.approval.id, loaded, bytes);
@@ -45,14 +45,14 @@ impl WriterCache {
         self.entries.get(&(kind, key.to_owned()), |_| true)
     }
 
-    /// Caches an entry that was read. INVARIANT: only if it is committed.
+    /// Caches an entry that was read. INVARIANT: called only for a committed entry.
     pub(super) fn insert_entry(&self, entry: &Entry) {
         let bytes = BASE_BYTES + entry.body.len();
         let name = (entry.kind, entry.key.clone());
         self.entries.insert(name, entry.clone(), bytes);
     }
 
-    /// Clears the cached entries before one of them changes. Changes are rare, so all are dropped.
+    /// Clears all cached entries. Called before an entry changes, which is rare.
     pub(super) fn clear_entries(&self) {
         self.entries.clear();
     }
