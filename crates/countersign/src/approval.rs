@@ -1,4 +1,4 @@
-//! An approval: the question put to a person, with the calls it holds.
+//! An approval: the question put to a person, with the calls that wait for the answer.
 //!
 //! State changes only through events, in [`Approval::record`].
 //! Not here: who may decide, and when; see `command`.
@@ -51,7 +51,7 @@ pub struct Approval {
     pub created_at: Time,
     /// Time from which the approval can no longer be decided.
     pub expires_at: Time,
-    /// How long after the decision the calls may be started.
+    /// Maximum time between the decision and the start of the calls.
     pub start_within: Duration,
     /// Hash of the policy under which the approval was created.
     pub policy: Hash,
@@ -59,7 +59,7 @@ pub struct Approval {
     pub digest: Hash,
     /// State after the last event.
     pub state: State,
-    /// Time at which the approval was decided or otherwise ended.
+    /// Time at which the approval was decided or otherwise ended; `None` while it is pending.
     pub ended_at: Option<Time>,
     /// Time of the last event.
     pub changed_at: Time,
@@ -69,22 +69,22 @@ pub struct Approval {
     pub link: Hash,
     /// The decision, if there was one.
     pub decision: Option<Decided>,
-    /// Approvals given while others were still missing.
+    /// Approvals by single people, given while further people had to approve.
     pub endorsements: Vec<Endorsement>,
-    /// Approval that took the place of this one.
+    /// Newer approval that replaced this one, if any.
     pub superseded_by: Option<ApprovalId>,
-    /// Approval that this one replaced.
+    /// Older approval that this one replaced, if any.
     pub replaces: Option<ApprovalId>,
-    /// Calls that this approval would undo.
+    /// Calls that this approval undoes when it runs; `None` if it is no undo.
     pub undoes: Option<Undoes>,
     /// Idempotency key of the proposal, with the hash of the request.
     pub key: Option<(Key, Hash)>,
     /// Number of refused decisions on record.
     pub refusals: u8,
-    /// Number of refused decisions on record per actor, which is limited so that one actor cannot use up the room for
-    /// others.
+    /// Number of refused decisions on record for each actor. The number is limited, so that one actor cannot use up the
+    /// room for others.
     pub tried: Vec<(Actor, u8)>,
-    /// Time at which the content was erased, if it was.
+    /// Time at which the content was erased; `None` if it is still stored.
     pub erased_at: Option<Time>,
     /// Calls, in the order in which they would run.
     pub calls: Vec<Call>,
@@ -96,7 +96,7 @@ pub struct Approval {
 pub struct Decided {
     /// True if at least one call was approved.
     pub approved: bool,
-    /// The person, identified by their credential.
+    /// The person who decided, identified by their credential.
     pub by: Person,
     /// Time of the decision, by the store's clock.
     pub at: Time,
@@ -110,17 +110,17 @@ pub struct Decided {
     pub key: Option<(Key, Hash)>,
 }
 
-/// Approval by one of several people who have to approve.
+/// Approval by one person, where several people have to approve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Endorsement {
-    /// The person, identified by their credential.
+    /// The person who approved, identified by their credential.
     pub by: Person,
     /// Time of the decision, by the store's clock.
     pub at: Time,
     /// Surface from which the person decided.
     pub surface: String,
-    /// Positions of the approved calls; if absent, all.
+    /// Positions of the approved calls; `None` if the person approved all of them.
     pub calls: Option<Vec<u8>>,
     /// Comment that the person gave with the decision; removed when the content is erased.
     pub comment: Option<String>,
@@ -139,23 +139,23 @@ pub struct Endorsement {
 /// Account with which a person endorsed an approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndorsingAccount {
-    /// Not recorded, as in rows of the first release; the endorsement does not count.
+    /// No account was recorded, as in rows of the first release. The endorsement does not count.
     #[default]
     Unknown,
-    /// No account: given on the machine that holds the store.
+    /// The person used no account, because the endorsement was given on the machine that holds the store.
     NoAccount,
-    /// Account with this key in the registry, whose body has this hash.
+    /// Account with this key in the registry. The hash is that of the account's body at the time.
     Account(String, Hash),
 }
 
 impl Endorsement {
-    /// Returns true if this person approved the call at this position.
+    /// Returns true if this endorsement approves the call at this position.
     pub fn grants(&self, position: u8) -> bool {
         self.calls.as_ref().is_none_or(|calls| calls.contains(&position))
     }
 }
 
-/// Nonce and salt are not printed.
+/// Leaves out the nonce and the salt, which are secret.
 impl std::fmt::Debug for Approval {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Approval")
@@ -170,7 +170,7 @@ impl std::fmt::Debug for Approval {
 }
 
 impl Approval {
-    /// Approximate size in bytes of arguments, results and snapshots, used to bound lists.
+    /// Approximate size in bytes of the approval's arguments, results and snapshots. Used to limit the size of lists.
     pub fn weight(&self) -> usize {
         const EACH_CALL: usize = 256;
         let calls = self.calls.iter().map(|call| {
@@ -187,7 +187,7 @@ impl Approval {
         calls.sum()
     }
 
-    /// Returns the call at `position`, from 1.
+    /// Returns the call at `position`, counted from 1; `None` if there is no such call.
     pub fn call(&self, position: u8) -> Option<&Call> {
         self.calls.get(usize::from(position).checked_sub(1)?)
     }
@@ -196,7 +196,7 @@ impl Approval {
         self.calls.get_mut(usize::from(position).checked_sub(1)?)
     }
 
-    /// Iterates over the calls with their positions, from 1.
+    /// Iterates over the calls with their positions, counted from 1.
     pub fn numbered(&self) -> impl Iterator<Item = (u8, &Call)> {
         (1u8..).zip(&self.calls)
     }
@@ -206,7 +206,7 @@ impl Approval {
         digest_of(self.calls.iter().map(|call| call.digest))
     }
 
-    /// Returns the secrets of all calls, by the calls' own terms and by this policy, so that texts can be shown without
+    /// Returns the values that are secret by the terms of a call or by `policy`, so that texts can be shown without
     /// them.
     pub fn secrecy(&self, policy: &Policy) -> Secrecy {
         let each = self
@@ -233,8 +233,8 @@ impl Approval {
                 .is_some_and(|channel| is_named(channel.as_str(), "", "/"))
     }
 
-    /// Hash of a call's result as written to the history. Salted, so that it confirms no guess once the content is
-    /// erased.
+    /// Computes the hash of a call's result for the history. The hash is salted, so that it cannot confirm a guess at
+    /// the result once the salt has been erased.
     pub fn hash_of_result(&self, result: &[u8]) -> Hash {
         Fields::new("countersign/result/1")
             .field(&self.salt)
@@ -248,12 +248,12 @@ impl Approval {
         asked.max().unwrap_or(1).max(1)
     }
 
-    /// Endorsements that have not lapsed.
+    /// Iterates over the endorsements that have not lapsed.
     pub fn in_force(&self) -> impl Iterator<Item = &Endorsement> {
         self.endorsements.iter().filter(|endorsed| !endorsed.lapsed)
     }
 
-    /// Number of people who still have to approve; 0 if the approval is no longer pending.
+    /// Number of people who still have to approve: at least 1 while the approval is pending, 0 afterwards.
     pub fn missing(&self) -> u8 {
         match self.state {
             State::Pending => {
@@ -264,7 +264,8 @@ impl Approval {
         }
     }
 
-    /// Time at which the sweep has to act: expiry, a stale release or a lost run.
+    /// Time at which a sweep has to act, because the approval expires, a released call becomes stale, or a running call
+    /// counts as lost. `None` if nothing is open.
     pub fn due_at(&self) -> Option<Time> {
         if self.state == State::Pending {
             return Some(self.expires_at);
@@ -277,8 +278,8 @@ impl Approval {
         deadline.or_else(|| self.next_released().and_then(|_| self.start_by()))
     }
 
-    /// Time until which released calls may be started. In a batch, the interval starts again after each call that
-    /// ended.
+    /// Time until which released calls may be started; `None` before the decision. In a batch, the interval starts
+    /// again whenever a call ends.
     pub fn start_by(&self) -> Option<Time> {
         let ends = self
             .calls
@@ -290,7 +291,7 @@ impl Approval {
         Some(latest.plus(self.start_within))
     }
 
-    /// Position of the call that may be started next; `None` while another call is running.
+    /// Position of the call that may be started next; `None` if no call is released, or while another call is running.
     pub fn next_released(&self) -> Option<u8> {
         let earlier_runs = self.calls.iter().any(|call| call.state == CallState::Running);
         let mut released = self
@@ -361,7 +362,7 @@ impl Approval {
     }
 }
 
-/// Computes the digest of an approval from the digests of its calls, in order.
+/// Computes the digest of an approval from the digests of its calls, which must be in order.
 pub(crate) fn digest_of(calls: impl Iterator<Item = Hash>) -> Hash {
     let fields = Fields::new("countersign/approval/1");
     calls

@@ -1,13 +1,13 @@
 //! In-memory cache of recently used values.
 //!
-//! Input: values with keys and approximate sizes. Output: the same, while they fit.
+//! Input: values with keys and approximate sizes. Output: the same values, as long as they fit into the cache.
 //! Not here: validity. The caller checks whether a cached value is still current.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A cache with an approximate byte limit. Entries are kept in two generations; when the young one is full it becomes
+/// A cache with an approximate byte limit. Entries are kept in two generations: when the young one is full, it becomes
 /// the old one, and the previous old one is dropped.
 #[derive(Debug)]
 pub struct GenerationalCache<K, V> {
@@ -41,7 +41,7 @@ impl<K: Eq + Hash, V: Clone> GenerationalCache<K, V> {
         }
     }
 
-    /// Returns the cached value if `is_current` confirms that it is still current.
+    /// Returns a copy of the cached value; `None` if there is none or `is_current` returns false for it.
     pub fn get(&self, name: &K, is_current: impl FnOnce(&V) -> bool) -> Option<V> {
         let generations = self.lock();
         let kept = generations
@@ -51,7 +51,7 @@ impl<K: Eq + Hash, V: Clone> GenerationalCache<K, V> {
         is_current(kept).then(|| kept.clone())
     }
 
-    /// Inserts a value of about this size, replacing any earlier one with the same key.
+    /// Inserts a value of about `bytes` bytes, replacing any earlier value with the same key.
     pub fn insert(&self, name: K, value: V, bytes: usize) {
         let mut generations = self.lock();
         generations.bytes += bytes;

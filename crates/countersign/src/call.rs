@@ -24,25 +24,25 @@ use crate::working_folder::WorkingFolder;
 pub struct Arguments(Arc<[u8]>);
 
 impl Arguments {
-    /// Checks the bytes strictly and stores them unchanged.
+    /// Checks strictly that the bytes are one JSON object, and stores them unchanged.
     pub fn parse(bytes: impl Into<Arc<[u8]>>) -> Result<Arguments, Malformed> {
         let bytes = bytes.into();
         json::check(&bytes, Limits::default())?;
         Ok(Arguments(bytes))
     }
 
-    /// Restores arguments from a store; they were checked when received.
+    /// Restores arguments from a store without checking them again.
     pub fn stored(bytes: impl Into<Arc<[u8]>>) -> Arguments {
         Arguments(bytes.into())
     }
 
-    /// Returns the exact bytes that were received, which are hashed, shown and run.
+    /// Returns the exact bytes that were received. The same bytes are hashed, shown and run.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Arguments may contain secrets, so they are not printed.
+/// Prints no content, because arguments may contain secrets.
 impl std::fmt::Debug for Arguments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Arguments({} bytes)", self.0.len())
@@ -62,9 +62,9 @@ pub enum RefusalReason {
     Superseded,
     /// The approval was withdrawn.
     Withdrawn,
-    /// Approved, but not started in time.
+    /// The call was approved, but not started in time.
     Stale,
-    /// An earlier call of its batch did not succeed.
+    /// An earlier call of the same batch did not succeed.
     EarlierFailed,
     /// The store was restored from a backup made before the call was started.
     Voided,
@@ -74,7 +74,8 @@ pub enum RefusalReason {
     Unreadable,
     /// The call to be undone is already undone or being undone.
     NothingToUndo,
-    /// Started, but not sent to its tool. The only reason of a failed call; all others are of refused ones.
+    /// The call was started, but not sent to its tool. This is the only reason of a failed call; all others belong to
+    /// refused calls.
     NotSent,
 }
 
@@ -103,11 +104,11 @@ impl RefusalReason {
 pub struct Execution {
     /// Time of the start.
     pub started_at: Time,
-    /// Time after which the outcome counts as unknown.
+    /// Time after which a call that has not ended counts as having an unknown outcome.
     pub deadline: Time,
     /// Hash of the permit's token; only the holder of the permit can finish the call.
     pub permit: Hash,
-    /// Time of the end, if it ended.
+    /// Time at which the call ended; `None` while it is running.
     pub ended_at: Option<Time>,
 }
 
@@ -121,7 +122,7 @@ pub struct Call {
     pub definition: Definition,
     /// Arguments that run if the call is approved.
     pub arguments: Arguments,
-    /// Bytes as proposed, if a person edited them.
+    /// Arguments as proposed; `None` unless a person edited them.
     pub original: Option<Arguments>,
     /// Revision of the arguments: 1 as proposed, 2 as edited by the person who approved.
     pub revision: u32,
@@ -131,26 +132,26 @@ pub struct Call {
     pub digest: Hash,
     /// State after the last event.
     pub state: CallState,
-    /// Reason for refusal, if refused; [`RefusalReason::NotSent`] if it failed without being sent.
+    /// Reason for refusal; [`RefusalReason::NotSent`] if the call failed without being sent. Otherwise `None`.
     pub because: Option<RefusalReason>,
-    /// The start, if there was one.
+    /// The start of the call; `None` if it has not been started.
     pub execution: Option<Execution>,
-    /// Result or failure message; at most [`crate::executor::LARGEST_RESULT`] bytes.
+    /// Result or failure message, at most [`crate::executor::LARGEST_RESULT`] bytes; `None` if there is none.
     pub result: Option<Arc<[u8]>>,
     /// Sealed credential for the call; removed once the call is over.
     pub sealed: Option<Arc<[u8]>>,
-    /// The call that undid this one, or is doing so.
+    /// The call that undid this one or is undoing it, if any.
     pub undone_by: Option<CallId>,
     /// Provenance of the proposed values; `None` if no conversation was given or a person edited the arguments.
     pub provenance: Option<Arc<Provenance>>,
-    /// Snapshot of what the call would change, read when the approval was created; `None` if its tool declares no
-    /// `before` read.
+    /// Snapshot of the data that the call would change, read when the approval was created; `None` if the call's tool
+    /// declares no `before` read.
     pub before: Option<Arc<Snapshot>>,
-    /// The folder that the host runs the call in; `None` if the host did not say.
+    /// The folder that the host runs the call in; `None` if the host did not report one.
     pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
-/// Results and credentials are not printed.
+/// Prints neither results nor credentials.
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Call")
@@ -177,8 +178,8 @@ impl Call {
         self.state == CallState::Failed && self.because == Some(RefusalReason::NotSent)
     }
 
-    /// Returns the notes that every card shows: the working folder, those of the policy, and that the call comes with a
-    /// credential. None is escaped.
+    /// Returns the notes that every card shows: the working folder, the notes of the policy, and that the call comes
+    /// with a credential. The texts are not escaped.
     pub fn notes(&self) -> Vec<String> {
         let folder = self.working_folder.as_deref();
         let mut notes: Vec<String> = folder.into_iter().flat_map(WorkingFolder::notes).collect();
@@ -193,8 +194,8 @@ impl Call {
 
     /// Computes the digest of this call within `approval`, at `position` (from 1).
     pub fn digest_in(&self, approval: &Approval, position: u8) -> Hash {
-        // The snapshot and the working folder are part of what is approved. Calls without them, including those from
-        // before they existed, keep their digests.
+        // The snapshot and the working folder are part of what is approved. They enter the digest only if the call has
+        // them, so that the digests of older calls stay the same.
         let before = self.before.as_ref().map(|before| before.hash);
         let folder = self.working_folder.as_ref().map(|folder| folder.hash());
         let tag = match (before, folder) {

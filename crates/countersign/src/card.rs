@@ -1,7 +1,8 @@
 //! A card, and the statement that all of it was shown to a person.
 //!
 //! Input: an approval and what is known about it. Output: the card's text, whole or as much as fits, and a
-//! [`WholeCard`] only if nothing is missing. Not here: the question below the card and its buttons; see `prompt`.
+//! [`WholeCard`] only if nothing is missing.
+//! Not here: the question below the card and its buttons; see `prompt`.
 
 mod text;
 
@@ -16,9 +17,9 @@ use crate::id::ApprovalId;
 /// Statement by a surface that it showed a whole card to the person who decides: every call, every value (a secret as
 /// its placeholder) and every note of the approval with this digest.
 ///
-/// Approving requires one; see [`Decision::on`](crate::decision::Decision::on). A surface must not make one if it cut
-/// something off, or if the card hides a value that the policy does not call secret. A card that hides such a value
-/// cannot be approved, whatever the surface states; see [`Approval::concealed`].
+/// A surface needs this statement to approve; see [`Decision::on`](crate::decision::Decision::on). A surface must not
+/// create it if the surface cut something off, or if the card hides a value that the policy does not call secret. A
+/// card that hides such a value cannot be approved, whatever the surface states; see [`Approval::concealed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeCard {
     approval: ApprovalId,
@@ -26,12 +27,12 @@ pub struct WholeCard {
 }
 
 impl WholeCard {
-    /// Creates the statement that all of this approval was shown. The surface that calls this vouches for it.
+    /// Creates the statement that all of this approval was shown. The caller vouches for its truth.
     pub fn shown(approval: &Approval) -> WholeCard {
         WholeCard::of(approval.id, approval.digest)
     }
 
-    /// Like [`WholeCard::shown`], for a surface that draws an approval from its JSON.
+    /// Like [`WholeCard::shown`], but for a surface that has only the id and the digest, from the approval's JSON.
     pub fn of(approval: ApprovalId, digest: Hash) -> WholeCard {
         WholeCard { approval, digest }
     }
@@ -41,7 +42,7 @@ impl WholeCard {
         self.approval
     }
 
-    /// Returns the digest of the card that was shown.
+    /// Returns the digest of the approval that was shown.
     pub fn digest(&self) -> Hash {
         self.digest
     }

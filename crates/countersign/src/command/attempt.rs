@@ -15,16 +15,16 @@ const MOST_REFUSALS: u8 = 16;
 /// Maximum number of agents and people whose attempts are kept. Each of them needs its own credential.
 const MOST_WHO_TRY: usize = 16;
 
-/// An attempt to decide by an agent, or with any credential that is not a person's. Never accepted.
+/// An attempt to decide that is never accepted: by an agent, or with any credential that is not a person's.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// Tenant of the approval.
     pub tenant: Tenant,
-    /// The approval that they tried to decide.
+    /// Approval that the actor tried to decide.
     pub approval: ApprovalId,
     /// The agent or person that tried.
     pub by: Actor,
-    /// True if they tried to approve.
+    /// True if the actor tried to approve, false if they tried to deny.
     pub approve: bool,
     /// Surface from which the attempt was made.
     pub surface: Surface,
@@ -33,8 +33,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Records the attempt on a pending approval and returns the approval. Decides nothing; finished approvals get no
-    /// more evidence.
+    /// Records the attempt if the approval is pending, and returns the approval; `None` if it does not exist. Decides
+    /// nothing.
     pub(super) fn apply<R: Rows>(
         &self,
         rows: &mut R,
@@ -57,7 +57,7 @@ impl Attempt {
     }
 }
 
-/// Records a refused decision, within the limits above.
+/// Records a refused decision, unless [`MOST_REFUSALS`] or [`MOST_WHO_TRY`] is reached.
 pub(super) fn record_refused(
     change: &mut Change,
     by: Actor,

@@ -1,6 +1,7 @@
-//! Authority: who may decide what. Input: a decision and its approval, locked. Output: a refusal, if any.
+//! Authority: the rules on who may decide what.
 //!
-//! Not here: authentication. The decider's identity comes from the credential, before any of this.
+//! Input: a decision and its locked approval. Output: a refusal, if any.
+//! Not here: authentication. The decider's identity was established from the credential before.
 
 use super::decide::{Decide, approves, choices};
 use crate::approval::Approval;
@@ -8,8 +9,8 @@ use crate::decision::{Choice, Refusal};
 use crate::id::Person;
 use crate::policy::{Authority, Terms};
 
-/// Returns why the decider may not decide. Checked before anything else, so that a person without authority learns
-/// nothing else about the approval.
+/// Returns the reason why the decider may not decide; `None` if the decider may. Checked before anything else, so that
+/// a person without authority learns nothing else about the approval.
 pub(super) fn check_authority(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let (id, decider) = (approval.id, &decide.decision.decider);
     let choices = choices(&decide.decision.verdict, approval.calls.len());
@@ -18,12 +19,12 @@ pub(super) fn check_authority(decide: &Decide, approval: &Approval) -> Option<Re
         id,
         person: decider.person.clone(),
     };
-    // Denying takes no more than being an approver of any call.
+    // A person may deny if they are an approver of any of the calls.
     if !approves(&choices) {
         let may = approval.calls.iter().any(|call| among(&call.terms));
         return (!may).then_some(not_allowed);
     }
-    // Approving takes being an approver of every granted call, as held and as edited.
+    // A person may approve if they are an approver of every granted call, under the terms as held and as edited.
     let granted = granted(decide, approval, &choices);
     if !granted.iter().all(|terms| among(terms)) {
         return Some(not_allowed);
@@ -40,8 +41,8 @@ pub(super) fn check_authority(decide: &Decide, approval: &Approval) -> Option<Re
     None
 }
 
-/// Returns why the arguments may not be edited. An edit runs arguments that no other person has approved, which
-/// violates four eyes; with a quorum, the others would have approved something else.
+/// Returns the reason why the arguments may not be edited; `None` if they may. An edit lets arguments run that no other
+/// person has approved. That violates four eyes, and with a quorum the others would have approved something else.
 pub(super) fn check_edit(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let choices = choices(&decide.decision.verdict, approval.calls.len());
     let mut edits = (1u8..)
@@ -54,7 +55,7 @@ pub(super) fn check_edit(decide: &Decide, approval: &Approval) -> Option<Refusal
     is_alone.then_some(Refusal::EditNotAlone { id, call })
 }
 
-/// Refuses a second approval by the same person.
+/// Refuses a second approval by the same person. Returns `None` if the decider has not approved before, or denies.
 pub(super) fn check_not_endorsed(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let person = &decide.decision.decider.person;
     let choices = choices(&decide.decision.verdict, approval.calls.len());
@@ -75,7 +76,7 @@ fn granted<'a>(decide: &'a Decide, approval: &'a Approval, choices: &[&Choice]) 
     held.chain(edited).collect()
 }
 
-/// Combines the strictest demands of all terms.
+/// Combines the terms into the strictest authority that any of them demands.
 fn strictest<'a>(terms: impl Iterator<Item = &'a Terms>) -> Authority {
     terms.fold(Authority::default(), |strictest, terms| Authority {
         four_eyes: strictest.four_eyes || terms.authority().four_eyes,
@@ -84,7 +85,8 @@ fn strictest<'a>(terms: impl Iterator<Item = &'a Terms>) -> Authority {
     })
 }
 
-/// Returns true if the decider proposed the calls or is the person the agent acts for, whatever credential they use.
+/// Returns true if the decider proposed the calls or is the person for whom the agent acts, even with another
+/// credential.
 fn asked_for_it(decide: &Decide, approval: &Approval) -> bool {
     let person = &decide.decision.decider.person;
     let is_theirs = |name: &Person| name.is_same(person);

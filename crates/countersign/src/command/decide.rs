@@ -1,4 +1,4 @@
-//! Decide and withdraw: the commands that end a pending approval deliberately.
+//! Decide and withdraw: the commands by which a person or an agent ends a pending approval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::state::State;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Minimum time to keep a denial if the approval was proposed under another policy than the decider's.
+/// Minimum time for which a denial is kept if the decider's policy is not the one that the approval was proposed under.
 const OTHER_POLICY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A decision, prepared by the gate.
@@ -33,16 +33,16 @@ pub struct Decide {
     pub body: Hash,
     /// Hash of a permit token. If set, the first released call starts in the same transaction.
     pub start: Option<Hash>,
-    /// Tools that may be started along with the decision; `None` allows all.
+    /// Tools that may be started together with the decision; `None` allows all.
     pub runs: Option<RunnableTools>,
-    /// Cool-down after a denial, by the decider's policy.
+    /// Cool-down after a denial, as set by the decider's policy.
     pub cool_down: Option<Duration>,
-    /// Policy under which cards are shown, which may hide more than the calls' own terms. If absent, only the terms
+    /// Policy under which cards are shown, which may hide more than the calls' own terms. If `None`, only the terms
     /// count.
     pub shown_under: Option<Arc<Policy>>,
 }
 
-/// New arguments for a call, ruled on by the policy.
+/// New arguments for a call, with the terms that the policy sets for them.
 #[derive(Clone, Debug)]
 pub struct Revision {
     /// Arguments that run instead of the proposed ones.
@@ -51,17 +51,17 @@ pub struct Revision {
     pub terms: Arc<Terms>,
 }
 
-/// Answer to a decision or a withdrawal. A refusal is an answer, too: check `refusal`, or call
+/// Answer to a decision or a withdrawal. A refusal is also an answer: check `refusal`, or call
 /// [`accepted`](DecideAnswer::accepted).
 #[derive(Clone, Debug)]
 #[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
 #[non_exhaustive]
 pub struct DecideAnswer {
-    /// Current state of the approval; `None` if it does not exist. Still pending if others have to approve too.
+    /// Current state of the approval; `None` if it does not exist. Still pending if further people have to approve.
     pub approval: Option<SharedApproval>,
     /// Reason for refusing the decision; `None` if it was accepted.
     pub refusal: Option<Refusal>,
-    /// Position of the call started along with the decision.
+    /// Position of the call that was started together with the decision, if any.
     pub started: Option<u8>,
 }
 
@@ -123,15 +123,16 @@ impl Decide {
         check_untouched(&change.approval)?;
         let started = self.accept(rows, &mut change)?;
         if let Some(wait) = self.keeps_denials_for(&change.approval) {
-            // INVARIANT: the denial is noted in the same transaction, so nobody can learn of it before it takes effect
-            // (X99).
+            // INVARIANT: the denial is recorded in the same transaction, so nobody can learn of it before it takes
+            // effect (X99).
             denial::record_denial(rows, &change.approval, wait)?;
         }
         Ok(DecideAnswer::taken(change.save(rows)?, started))
     }
 
-    /// Returns how long to keep a denial. If the decider's policy is not the one that the approval was proposed under,
-    /// the denial is kept at least [`OTHER_POLICY`], and the policy of the next proposal determines how long it counts.
+    /// Returns how long to keep a denial; `None` if it is not kept. If the decider's policy is not the one that the
+    /// approval was proposed under, the denial is kept at least [`OTHER_POLICY`], and the policy of the next proposal
+    /// determines how long it counts.
     fn keeps_denials_for(&self, approval: &Approval) -> Option<Duration> {
         match self.policy == approval.policy {
             true => self.cool_down,
@@ -175,8 +176,8 @@ impl Decide {
         Ok(None)
     }
 
-    /// Answers a retry of an accepted decision without any further effect. Idempotency keys are per person: a key that
-    /// another person used does not make a decision a retry.
+    /// Answers a retry of an accepted decision without any further effect; `None` if this is no retry. Idempotency keys
+    /// are per person: a key that another person used does not make a decision a retry.
     fn answer_again(&self, approval: &Approval) -> Option<DecideAnswer> {
         let decided = approval
             .decision
@@ -224,9 +225,9 @@ impl Decide {
             .or_else(|| self.check_shown(approval))
     }
 
-    /// Refuses to approve a card that hides something which the policy does not call secret.
+    /// Refuses to approve a card that hides a value which the policy does not call secret.
     ///
-    /// INVARIANT: such a card is never approved, even if a surface says that it showed the whole card.
+    /// INVARIANT: such a card is never approved, even if a surface states that it showed the whole card.
     fn check_shown(&self, approval: &Approval) -> Option<Refusal> {
         if !approves(&choices(&self.decision.verdict, approval.calls.len())) {
             return None;
@@ -328,7 +329,7 @@ impl Decide {
         }
     }
 
-    /// Returns true if the decider's gate can run the first released call.
+    /// Returns true if a call is released next and the decider's gate can run its tool.
     fn runs_next(&self, approval: &Approval) -> bool {
         let next = approval
             .next_released()
@@ -337,7 +338,7 @@ impl Decide {
         next.is_some_and(|call| runs(&call.tool))
     }
 
-    /// Replaces arguments by their edits, each as a new revision with its own digest.
+    /// Replaces arguments with their edits. Each edit becomes a new revision with its own digest.
     fn revise(&self, approval: &mut Approval, choices: &[&Choice]) -> Result<Vec<Edited>, StoreError> {
         let mut revisions = self.revisions.iter();
         let mut edited = Vec::new();
@@ -350,7 +351,7 @@ impl Decide {
                 revision.ok_or_else(|| StoreError::Impossible("an edit nobody ruled on".to_owned()))?;
             if let Some(call) = approval.call_mut(position) {
                 call.original = Some(std::mem::replace(&mut call.arguments, revision.arguments.clone()));
-                // The provenance was about the proposed values.
+                // The provenance described the proposed values.
                 call.provenance = None;
                 call.terms = revision.terms.clone();
                 call.revision = call.revision.saturating_add(1);
@@ -421,8 +422,8 @@ impl Withdraw {
 
 /// Marks endorsements as lapsed.
 ///
-/// INVARIANT: an endorsement counts only while the account it was given with is unchanged. A person who was removed,
-/// left a group, or was removed and added again has not approved (X67).
+/// INVARIANT: an endorsement counts only while the account with which it was given is unchanged. A person who was
+/// removed, left a group, or was removed and added again counts as not having approved (X67).
 fn lapse<R: Rows>(rows: &mut R, approval: &mut Approval, now: Time) -> Result<(), StoreError> {
     for endorsed in &mut approval.endorsements {
         let holds = match &endorsed.account {
@@ -442,16 +443,16 @@ fn lapse<R: Rows>(rows: &mut R, approval: &mut Approval, now: Time) -> Result<()
     Ok(())
 }
 
-/// Refuses an approval that has expired only according to a clock that may be wrong. Records nothing, so the approval
-/// is pending again once the clock is corrected.
+/// Refuses to decide an approval that has expired only according to a clock that may be wrong. Records nothing, so the
+/// approval is pending again once the clock is corrected.
 fn check_open_for_certain(approval: &Approval, now: Time, certain: Time) -> Option<Refusal> {
     let at = approval.expires_at;
     let is_in_doubt = approval.state == State::Pending && now >= at && certain < at;
     is_in_doubt.then_some(Refusal::Expired { id: approval.id, at })
 }
 
-/// Returns why this approval can no longer be decided or withdrawn. Records the expiry of a pending one whose time is
-/// up.
+/// Returns the reason why this approval can no longer be decided or withdrawn; `None` if it is pending. Records the
+/// expiry of a pending approval whose time is up.
 fn check_open(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
     // INVARIANT: the clock was read after the row was locked, so nobody can approve at or after expiry.
     if change.approval.state == State::Pending && change.at >= change.approval.expires_at {
@@ -479,7 +480,7 @@ fn check_open(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
     )
 }
 
-/// Checks that the stored bytes are those that were shown, by computing every digest again.
+/// Checks that the stored bytes are those that were shown, by computing all digests again.
 fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
     let same = approval
         .numbered()

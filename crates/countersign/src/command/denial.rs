@@ -1,4 +1,4 @@
-//! Denials: denied calls, remembered for their cool-down.
+//! Denials: denied calls are remembered until their cool-down is over, so that an agent cannot ask again at once.
 //!
 //! Input: a decided approval, or the calls of a proposal. Output: registry entries for the denial, and the time until
 //! which a proposal is refused.
@@ -49,7 +49,7 @@ impl CallSet {
         self.0.first().map(Hash::to_string)
     }
 
-    /// Returns the keys of all entries that may hold a denial of some of these calls.
+    /// Returns the keys of all entries that may contain a denial of some of these calls.
     pub(super) fn keys(&self) -> Vec<String> {
         let mut different = self.0.clone();
         different.dedup();
@@ -64,8 +64,8 @@ impl CallSet {
     }
 }
 
-/// Returns the hash of one call by value, independent of how the JSON is written. Unsalted, because a later proposal
-/// has to find it; so it must be removed when the denied content is erased.
+/// Returns the hash of one call by value, independent of how the JSON is written. The hash is not salted, because a
+/// later proposal has to find it. It must therefore be removed when the denied content is erased.
 pub fn denial_key(tenant: &Tenant, agent: &Agent, tool: &str, arguments: &[u8]) -> Hash {
     Fields::new("countersign/denial/3")
         .field(tenant.as_str().as_bytes())
@@ -75,7 +75,8 @@ pub fn denial_key(tenant: &Tenant, agent: &Agent, tool: &str, arguments: &[u8]) 
         .finish()
 }
 
-/// Returns what was denied together: all calls of a denied approval, or each call that a partial approval left out.
+/// Returns the sets of calls that were denied together: all calls of a denied approval, or each single call that a
+/// partial approval left out.
 fn denied_sets(approval: &Approval) -> Vec<CallSet> {
     let Some(decided) = &approval.decision else {
         return Vec::new();
@@ -97,7 +98,8 @@ fn denied_sets(approval: &Approval) -> Vec<CallSet> {
     sets
 }
 
-/// Returns the keys of all entries that a denial of this approval may have left, including those of earlier versions.
+/// Returns the keys of all entries that a denial of this approval may have written, including those of earlier versions
+/// of this program.
 pub(super) fn keys_left_by(approval: &Approval) -> Vec<String> {
     let sets = denied_sets(approval);
     let mut keys: Vec<String> = sets.iter().filter_map(CallSet::key).collect();
@@ -109,7 +111,7 @@ pub(super) fn keys_left_by(approval: &Approval) -> Vec<String> {
     keys
 }
 
-/// Returns the key under which earlier versions kept the denial of a list of calls.
+/// Returns the key under which earlier versions of this program kept the denial of a list of calls.
 fn key_of_list<'c>(
     domain: &str,
     approval: &Approval,
@@ -123,7 +125,7 @@ fn key_of_list<'c>(
     calls.fold(fields, add).finish().to_string()
 }
 
-/// Records for `wait` what a person denied of this approval.
+/// Records which calls of this approval a person denied. The record is kept for `wait` after the decision.
 pub(super) fn record_denial<R: Rows>(
     rows: &mut R,
     approval: &Approval,
@@ -161,7 +163,7 @@ pub(super) fn entries_of(approval: &Approval) -> Vec<(Kind, String)> {
     keys.into_iter().map(|key| (Kind::Denial, key)).collect()
 }
 
-/// Returns the time until which a proposal of these calls is refused; `None` if it is allowed.
+/// Returns the time until which a proposal of these calls is refused; `None` if the proposal is allowed.
 pub(super) fn denied_until<R: Rows>(
     rows: &mut R,
     asked: &CallSet,
@@ -178,7 +180,7 @@ pub(super) fn denied_until<R: Rows>(
     Ok(until)
 }
 
-/// Body of an entry: sets of calls with the same smallest call, each with the time of its denial and of its expiry.
+/// Body of an entry: sets of calls with the same smallest call, each with the times of its denial and its expiry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Denials(Vec<Denied>);
 
@@ -190,7 +192,7 @@ struct Denied {
 }
 
 impl Denials {
-    /// Decodes a body. A damaged one is an error, so its calls are refused rather than allowed.
+    /// Decodes a body. A damaged body is an error, so that its calls are refused rather than allowed.
     fn read(body: &[u8]) -> Result<Denials, StoreError> {
         let damaged = || StoreError::Impossible("the entry of a denial cannot be read".to_owned());
         let mut rest = body.strip_prefix(&[FORM]).ok_or_else(damaged)?;
@@ -261,13 +263,13 @@ impl Denials {
             .collect();
     }
 
-    /// Returns the time at which the last denial expires.
+    /// Returns the time at which the last denial expires; `None` if there are no denials.
     fn last(&self) -> Option<Time> {
         self.0.iter().map(|denied| denied.until).max()
     }
 
-    /// Returns the end of the cool-down for these calls: by the proposer's policy, but no later than the denial is
-    /// kept.
+    /// Returns the end of the cool-down for these calls; `None` if it is over or they were not denied. The cool-down is
+    /// that of the proposer's policy, but ends at the latest when the denial expires.
     fn until(&self, asked: &CallSet, cool_down: Duration, now: Time) -> Option<Time> {
         let held = self.0.iter().filter(|denied| asked.holds(&denied.calls));
         let ends = held.map(|denied| denied.until.min(denied.at.plus(cool_down)));

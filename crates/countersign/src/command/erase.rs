@@ -1,7 +1,8 @@
 //! Erase: removes the content of a finished approval and keeps its history.
 //!
-//! Removed are arguments, working folders, results, summaries, the agent's claim and people's comments. The row, who
-//! decided and when, all digests and the whole history stay and still verify; an event records the erasure.
+//! Removed are arguments, working folders, results, summaries, the agent's claim and people's comments. The row, the
+//! deciders and times of decisions, all digests and the whole history stay and still verify. An event records the
+//! erasure.
 //!
 //! INVARIANT: nothing left can confirm a guess at the content (X83). The salt of all digests and result hashes is
 //! removed, and so are the unsalted hashes: of snapshots, of the requests behind idempotency keys, and the entries of
@@ -33,7 +34,7 @@ pub struct Erase {
     pub approval: ApprovalId,
     /// Erases only if the approval has not changed since this time.
     pub before: Time,
-    /// Recorded as the author of the erasure.
+    /// Actor recorded as the author of the erasure.
     pub by: Actor,
     /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
@@ -104,8 +105,8 @@ fn erase(approval: &mut Approval, at: Time) {
     }
 }
 
-/// Keeps an idempotency key taken but clears the hash of its request. No request hashes to zeros, so a retry gets no
-/// answer.
+/// Keeps an idempotency key in use, but clears the hash of its request. No request hashes to zeros, so a retry is not
+/// answered with the old result.
 fn forget(key: &mut Option<(Key, Hash)>) {
     if let Some((_, body)) = key {
         *body = Hash([0; 32]);

@@ -16,7 +16,8 @@ use crate::state::CallState;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Gives up a running call: it may have run, and its outcome is unknown. `said` is the executor's own message.
+/// Records that the outcome of a running call is unknown: it may have run. `said` is the executor's own message, if
+/// any.
 pub(super) fn mark_unknown(
     change: &mut Change,
     position: u8,
@@ -36,8 +37,8 @@ pub(super) fn mark_unknown(
     stop_after(change, position)
 }
 
-/// Returns the salted hash of a result; `None` once the salt was erased, because an unsalted hash would confirm a
-/// guess.
+/// Returns the salted hash of a result. `None` if there is no result, or if the salt was erased: an unsalted hash would
+/// confirm a guess.
 fn hash_of(approval: &Approval, result: Option<&[u8]>) -> Option<Hash> {
     let is_salted = approval.erased_at.is_none();
     result
@@ -45,7 +46,8 @@ fn hash_of(approval: &Approval, result: Option<&[u8]>) -> Option<Hash> {
         .map(|result| approval.hash_of_result(result))
 }
 
-/// Refuses the rest of a batch after a call that did not succeed, unless its policy says to continue.
+/// Refuses the rest of a batch after the call at `position` did not succeed, unless the call's policy allows
+/// continuing.
 pub(super) fn stop_after(change: &mut Change, position: u8) -> Result<(), StoreError> {
     let stop = change
         .approval
@@ -90,17 +92,17 @@ pub struct Finish {
     /// Hash of a permit token. If set, the next released call starts in the same transaction.
     pub start_next: Option<Hash>,
     /// True for a result that may arrive after its call was given up. If a person has reconciled the call meanwhile,
-    /// the result is appended to the history and changes nothing. If false, such a result is refused.
+    /// the result is appended to the history and has no other effect. If false, such a result is refused.
     pub late: bool,
 }
 
-/// A call whose outcome is on record.
+/// A call whose outcome has been recorded.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finished {
     /// Approval of the call, after the outcome was recorded.
     pub approval: SharedApproval,
-    /// Position of the call started along with it.
+    /// Position of the next call, if it was started together with the recording of the outcome.
     pub started: Option<u8>,
 }
 
@@ -148,7 +150,7 @@ impl Finish {
         match self.outcome {
             Outcome::Succeeded(_) => settle_undo(rows, &change, self.call, true)?,
             Outcome::Failed(_) | Outcome::NotSent(_) => settle_undo(rows, &change, self.call, false)?,
-            // The target of an undo stays claimed until the outcome is known.
+            // The target of an undo stays claimed until the outcome of the undo is known.
             Outcome::Unknown(_) => {}
         }
         // A late result of a call that was given up starts nothing.
@@ -164,7 +166,7 @@ impl Finish {
         }))
     }
 
-    /// Returns true if this outcome is recorded already: a retry after a lost answer.
+    /// Returns true if this outcome has already been recorded, as in a retry after a lost answer.
     fn was_recorded(&self, call: &Call) -> bool {
         match (&self.outcome, call.state) {
             (Outcome::Succeeded(result), CallState::Succeeded | CallState::Undone)
@@ -180,8 +182,8 @@ impl Finish {
     fn record(&self, change: &mut Change, outcome: &Outcome) -> Result<(), StoreError> {
         let call = self.call.position;
         let (succeeded, result): (bool, Arc<[u8]>) = match outcome {
-            // The executor's message may contain anything, so it is kept in the row, where it can be erased, not in the
-            // event.
+            // The executor's message may contain anything, so it is kept in the row, where it can be erased, and not in
+            // the event.
             Outcome::Unknown(said) => {
                 return mark_unknown(
                     change,
@@ -259,9 +261,9 @@ pub struct Reconcile {
     pub tenant: Tenant,
     /// The call to reconcile.
     pub call: CallId,
-    /// Person who found out the outcome.
+    /// Person who found the outcome.
     pub by: Person,
-    /// Whether the person found that the call succeeded.
+    /// True if the person found that the call succeeded.
     pub succeeded: bool,
     /// Note, kept in place of the call's result.
     pub note: Option<Arc<[u8]>>,

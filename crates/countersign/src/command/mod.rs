@@ -54,13 +54,13 @@ pub enum Command {
     /// approval pending. Or records a passed call together with its start: if the process crashes before the commit,
     /// the call did not run; if it crashes afterwards, the call may have run and ends as unknown.
     Propose(Box<Propose>),
-    /// Records a person's decision. A crash before the commit leaves the approval pending, after it the decision is
-    /// final.
+    /// Records a person's decision. A crash before the commit leaves the approval pending; after the commit the
+    /// decision is final.
     Decide(Box<Decide>),
     /// Records, as evidence, an attempt to decide by a caller without that right. A crash before the commit leaves no
     /// record.
     Attempt(Attempt),
-    /// Withdraws an approval. A crash before the commit leaves it pending.
+    /// Withdraws an approval. A crash before the commit leaves the approval pending.
     Withdraw(Withdraw),
     /// Records that a call starts now. If the process crashes before the commit, the call did not run; if it crashes
     /// afterwards, the call may have run and ends as unknown.
@@ -71,11 +71,11 @@ pub enum Command {
     Reconcile(Reconcile),
     /// Ends everything that is due: expired approvals, stale releases, lost runs and expired entries.
     Sweep(Sweep),
-    /// Writes a registry entry. A crash before the commit leaves the old one.
+    /// Writes a registry entry. A crash before the commit leaves the old entry.
     PutEntry(PutEntry),
-    /// Removes and returns a registry entry. A crash before the commit leaves it in place.
+    /// Removes and returns a registry entry. A crash before the commit leaves the entry in place.
     TakeEntry(TakeEntry),
-    /// Erases the content of a finished approval. A crash before the commit leaves it intact.
+    /// Erases the content of a finished approval. A crash before the commit leaves the content intact.
     Erase(Erase),
     /// Ends everything that is open, after a restore or a clock reset.
     Void(Void),
@@ -116,16 +116,17 @@ impl Answer {
 
 /// The rows that a command reads and writes inside its transaction.
 pub trait Rows {
-    /// Returns the approval with this id, locked.
+    /// Locks and returns the approval with this id; `None` if it does not exist.
     fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError>;
-    /// Returns the approval pending in this channel, locked; including one that has expired but was not swept yet.
+    /// Locks and returns the approval that is pending in this channel, if any. It may have expired and not been swept
+    /// yet.
     fn pending_in(&mut self, tenant: &Tenant, channel: &Channel) -> Result<Option<Approval>, StoreError>;
-    /// Returns the approval that this agent proposed under this idempotency key, locked.
+    /// Locks and returns the approval that this agent proposed under this idempotency key, if any.
     fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError>;
-    /// Returns up to `limit` approvals whose [`Approval::due_at`] is not after `now`, longest due first, locked.
+    /// Locks and returns up to `limit` approvals whose [`Approval::due_at`] is not after `now`, longest due first.
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError>;
-    /// Returns the latest time that has certainly passed, never after `now`. An approval or call that is due by then
-    /// may be ended permanently. See [`Clock::certain`].
+    /// Returns the latest time that has certainly passed, never after `now`. An approval or call that is due by that
+    /// time may be ended permanently. See [`Clock::certain`].
     fn certain(&self, now: Time) -> Time {
         now
     }
@@ -134,8 +135,8 @@ pub trait Rows {
     fn skipped(&self) -> usize {
         0
     }
-    /// Returns up to `limit` pending approvals of this agent, oldest first, locked; including expired ones that were
-    /// not swept yet.
+    /// Locks and returns up to `limit` pending approvals of this agent, oldest first. Some may have expired and not
+    /// been swept yet.
     fn pending_of(
         &mut self,
         tenant: &Tenant,
@@ -153,12 +154,12 @@ pub trait Rows {
     }
     /// Saves a new or changed approval and its new events.
     fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError>;
-    /// Returns the entry with this kind and key, including an expired one; locked, unless it is only read (see
-    /// [`Needs::read_only_entries`]).
+    /// Returns the entry with this kind and key, even if it has expired; `None` if it does not exist. The entry is
+    /// locked, unless it is only read (see [`Needs::read_only_entries`]).
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError>;
-    /// Returns kind and key of up to `limit` expired entries, longest expired first, locked.
+    /// Locks and returns up to `limit` expired entries by kind and key, longest expired first.
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError>;
-    /// Writes an entry, replacing any with the same kind and key.
+    /// Writes an entry, replacing any entry with the same kind and key.
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError>;
     /// Removes the entry with this kind and key, if there is one.
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError>;
@@ -179,30 +180,30 @@ pub struct SavedApproval {
     pub bodies: Bodies,
 }
 
-/// Result of [`Command::prepare`]: work done before the transaction.
+/// Result of [`Command::prepare`]: the part of the work that was done before the transaction.
 #[derive(Clone, Debug)]
 pub struct PreparedCommand(SavedApproval);
 
 /// The rows that a command will read, for stores that lock and read them ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
-    /// Tenant of the command; `None` for those across tenants and for registry entries.
+    /// Tenant of the command; `None` for commands across tenants and for those on registry entries.
     pub tenant: Option<&'a Tenant>,
-    /// Approvals by id, together with the approvals that they undo.
+    /// Ids of approvals. The approvals that these undo are needed, too.
     pub approvals: Vec<ApprovalId>,
-    /// The pending approval of a channel.
+    /// Channel whose pending approval is needed.
     pub channel: Option<&'a Channel>,
-    /// The approval with a proposer's idempotency key.
+    /// Idempotency key, with its proposer, whose approval is needed.
     pub key: Option<(&'a Agent, &'a Key)>,
-    /// All pending approvals of an agent.
+    /// Agent whose pending approvals are all needed.
     pub pending_of: Option<&'a Agent>,
-    /// Up to this many due approvals, and as many expired entries.
+    /// Maximum number of due approvals, and of expired entries, that are needed.
     pub due: Option<usize>,
-    /// Widens `due` to approvals that are due at any time, and excludes entries.
+    /// True if all open approvals count as due, whenever they are due. Expired entries are not needed then.
     pub open: bool,
-    /// Registry entries that may be changed.
+    /// Registry entries that the command may change.
     pub entries: Vec<(Kind, Cow<'a, str>)>,
-    /// Registry entries that are only read.
+    /// Registry entries that the command only reads.
     pub read_only_entries: Vec<(Kind, &'a str)>,
 }
 
@@ -257,7 +258,7 @@ impl Command {
         }
     }
 
-    /// Returns the entries that this command additionally needs because of an approval that was found.
+    /// Returns the entries that this command needs in addition because of an approval that was found.
     pub fn needs_of(&self, found: &Approval) -> Vec<(Kind, String)> {
         match self {
             Command::Decide(decide) => decide.denials(found),
@@ -265,8 +266,9 @@ impl Command {
         }
     }
 
-    /// Does the work that needs no rows ahead of the transaction, so that a store's single writer has less to do.
-    /// `clock` must be the store's; the prepared proposal's lifetime then begins slightly early, never late.
+    /// Does the work that needs no rows before the transaction, so that a store's single writer has less to do. Returns
+    /// `None` if there is no such work. `clock` must be the store's clock; the lifetime of a prepared proposal then
+    /// begins slightly early, never late.
     pub fn prepare(&self, clock: &dyn Clock) -> Option<PreparedCommand> {
         match self {
             Command::Propose(propose) => propose.prepare(clock.now()).map(PreparedCommand),
@@ -306,7 +308,7 @@ impl Command {
     }
 }
 
-/// An approval being changed: collects its events until it is saved.
+/// An approval that is being changed, with the events recorded so far.
 struct Change {
     approval: Approval,
     events: Vec<Event>,
@@ -318,8 +320,8 @@ struct Change {
 }
 
 impl Change {
-    /// Begins a change at `now`, or at the time of the approval's last change if that is later: time never goes back
-    /// within one approval, even if nodes or a new primary have other clocks.
+    /// Begins a change at `now`, or at the time of the approval's last change if that is later. So time never goes back
+    /// within one approval, even if other nodes or a new primary have different clocks.
     fn new(approval: Approval, now: Time, policy: Hash) -> Change {
         let version_before = approval.version;
         let at = now.max(approval.changed_at);
@@ -341,7 +343,7 @@ impl Change {
         Ok(())
     }
 
-    /// Saves the approval, unless no event was recorded.
+    /// Saves the approval and returns it. Writes nothing if no event was recorded.
     fn save<R: Rows>(self, rows: &mut R) -> Result<SharedApproval, StoreError> {
         if self.events.is_empty() {
             return Ok(Arc::new(self.approval));
@@ -352,6 +354,8 @@ impl Change {
         Ok(approval)
     }
 
+    /// Converts the change for saving.
+    ///
     /// INVARIANT: the last event holds a hash of the resulting rows, so that no row can be changed unnoticed.
     fn into_saved(mut self) -> SavedApproval {
         let mut bodies = Bodies::of(&self.approval);

@@ -1,8 +1,9 @@
 //! Channel owners: a channel belongs to the agent that opened it.
 //!
-//! Input: a proposal in a channel, the registry entry that names the channel's agent, and the card pending there.
-//! Output: a refusal, or the channel is assigned to the agent. All within the transaction of the proposal. Not here:
-//! which channels are shared; the policy lists those, and they have no owner.
+//! Input: a proposal in a channel, the registry entry that names the channel's agent, and the card pending in the
+//! channel. Output: a refusal, or the channel is assigned to the agent. All of this happens within the transaction of
+//! the proposal.
+//! Not here: which channels are shared. The policy lists those, and they have no owner.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,9 +16,9 @@ use crate::registry::{Entry, Kind};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Time for which a channel stays with its agent after the agent's last proposal there.
+/// Time for which a channel belongs to its agent after the agent's last proposal in the channel.
 pub const OWNED_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Minimum time between renewals of the entry, so that most proposals only read it.
+/// Minimum time between renewals of the entry, so that most proposals only read the entry.
 const REFRESHED_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Propose {
@@ -27,7 +28,7 @@ impl Propose {
         Some((Kind::Owner, key(&self.tenant, channel).into()))
     }
 
-    /// Returns true if the channel belongs to another agent.
+    /// Returns true if the channel of this proposal belongs to another agent.
     pub(super) fn is_in_anothers_channel<R: Rows>(
         &self,
         rows: &mut R,
@@ -40,7 +41,7 @@ impl Propose {
         if let Some(owner) = owner {
             return Ok(*owner.body != *self.agent.as_str().as_bytes());
         }
-        // Channels from before owners were recorded belong to the agent of their pending card.
+        // A channel that is older than the recording of owners belongs to the agent of its pending card.
         let pending = rows.pending_in(&self.tenant, channel)?;
         Ok(pending.is_some_and(|pending| {
             let is_other = pending.agent != self.agent || pending.is_of_older_talk();
@@ -48,7 +49,7 @@ impl Propose {
         }))
     }
 
-    /// Assigns the channel to this agent, or renews the assignment. Call this only for a proposal that is saved.
+    /// Assigns the channel to this agent, or renews the assignment. Must be called only for a proposal that is saved.
     pub(super) fn take_channel<R: Rows>(&self, rows: &mut R, now: Time) -> Result<(), StoreError> {
         let Some((kind, key)) = self.owner() else {
             return Ok(());
@@ -69,8 +70,8 @@ impl Propose {
         })
     }
 
-    /// Returns false if the policy shares the channel, or if a person proposes through the service itself, which takes
-    /// no channel.
+    /// Returns true if the channel belongs to one agent. False if the policy shares the channel, or if a person
+    /// proposes through the service itself, which takes no channel.
     fn is_guarded(&self) -> bool {
         !self.is_shared && !self.agent.is_of_service()
     }

@@ -22,7 +22,7 @@ use crate::time::Time;
 use crate::undoes::Undoes;
 use crate::working_folder::WorkingFolder;
 
-/// Creates an approval: a pending one, or one for a call that the policy passed.
+/// Creates a pending approval, or the record of a call that the policy passed.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of `Approval`")]
 pub struct Propose {
@@ -43,12 +43,12 @@ pub struct Propose {
     pub undoes: Option<Undoes>,
     pub key: Option<(Key, Hash)>,
     pub calls: Vec<NewCall>,
-    /// Limits on how much one agent may ask; `None` checks nothing.
+    /// Limits on how much one agent may ask; `None` if nothing is limited.
     pub restraint: Option<Restraint>,
-    /// True if several agents share the channel; otherwise it belongs to the agent that opened it.
+    /// True if several agents share the channel. Otherwise the channel belongs to the agent that opened it.
     pub is_shared: bool,
-    /// Hash of a permit token. If set, records one passed call and its start under that permit instead of asking about
-    /// it.
+    /// Hash of a permit token. If set, the call needs no decision: the command records one passed call and its start
+    /// under that permit.
     pub passes: Option<Hash>,
 }
 
@@ -72,7 +72,7 @@ pub struct NewCall {
 pub struct Proposed {
     /// The new approval, or the existing one that the proposal repeats or joins.
     pub approval: SharedApproval,
-    /// True if the same request was made before, or joined a pending approval; nothing new was written.
+    /// True if the proposal repeats an earlier request or joins a pending approval, so that nothing new was written.
     pub repeated: bool,
 }
 
@@ -145,7 +145,8 @@ impl Propose {
         (1..=most).contains(&self.calls.len())
     }
 
-    /// Prepares the new approval for the common case that it replaces none.
+    /// Prepares the new approval for the common case that it replaces none. `None` if the number of calls is not
+    /// allowed or the approval cannot be built.
     pub(super) fn prepare(&self, now: Time) -> Option<SavedApproval> {
         if !self.has_good_count() {
             return None;
@@ -159,7 +160,7 @@ impl Propose {
         rows: &mut R,
         now: Time,
     ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
-        // The gate has refused this already; this check keeps positions within a byte.
+        // The gate has already refused such a proposal. This check keeps positions within a byte.
         if !self.has_good_count() {
             let calls = self.calls.len();
             return Err(StoreError::Impossible(format!(
@@ -223,8 +224,9 @@ impl Propose {
         }))
     }
 
-    /// Makes this proposal in place of a call that was refused because its target has changed since the snapshot. Does
-    /// nothing if the channel has another pending question by now.
+    /// Makes this proposal in place of a call that was refused because its target has changed since the snapshot.
+    /// Returns the id of the new approval; `None`, and no proposal, if the channel has another pending question by now
+    /// or belongs to another agent.
     pub(super) fn propose_replacement<R: Rows>(
         &self,
         refused: ApprovalId,
@@ -245,8 +247,8 @@ impl Propose {
         Ok(Some(self.id))
     }
 
-    /// Ends the channel's pending approval in the same transaction, so that a channel never has two. Returns its id if
-    /// it was superseded rather than expired.
+    /// Ends the channel's pending approval in the same transaction, so that a channel never has two. Returns the id of
+    /// that approval if it was superseded and not expired.
     fn replace_pending<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Option<ApprovalId>, StoreError> {
         let Some(channel) = &self.channel else {
             return Ok(None);
@@ -332,7 +334,7 @@ impl Propose {
 }
 
 impl NewCall {
-    /// Builds the held call. Its digest is still zero, because it depends on the approval.
+    /// Builds the held call. Its digest is still zero, because the digest depends on the approval.
     pub(crate) fn hold(&self) -> Call {
         Call {
             tool: self.tool.clone(),

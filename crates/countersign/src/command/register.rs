@@ -18,14 +18,15 @@ impl PutEntry {
         let stored = rows.entry(entry.kind, &entry.key)?;
         let there = stored.as_ref().filter(|stored| stored.is_live(now));
         let expected = match there {
-            // An entry never changes its tenant; for other tenants its key is simply taken.
+            // An entry never changes its tenant. Other tenants cannot use its key.
             Some(there) => there.tenant == entry.tenant && there.version == entry.version,
             None => entry.version == 0,
         };
         if !expected {
             return Ok(Put::Conflict);
         }
-        // Counts on from an expired entry too, so that a holder of its version cannot change the new one.
+        // The version counts on from an expired entry, too, so that a caller that knows the old version cannot change
+        // the new entry.
         let version = stored.map_or(0, |stored| stored.version).saturating_add(1);
         rows.keep_entry(Entry {
             version,
@@ -35,7 +36,7 @@ impl PutEntry {
     }
 }
 
-/// Removes an entry and returns it, to one caller only.
+/// Removes an entry and returns it. Only one of several concurrent callers gets the entry.
 #[derive(Clone, Debug)]
 pub struct TakeEntry {
     /// Kind of the entry.

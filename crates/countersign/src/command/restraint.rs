@@ -1,8 +1,8 @@
 //! Restraint: limits how much one agent may ask at once, and how soon again after a denial.
 //!
 //! Input: a proposal, the agent's other pending approvals, and the registry's denials. Output: the card that the
-//! proposal joins, a refusal, or `None` if it may be proposed. Not here: the limits themselves, which come from the
-//! policy.
+//! proposal joins, a refusal, or `None` if the calls may be proposed.
+//! Not here: the limits themselves, which come from the policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,15 @@ pub const MOST_LOOKED_AT: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restraint {
     /// Maximum number of this agent's pending approvals per requester, so that requesters do not limit each other.
+    /// `None` sets no limit.
     pub most_pending: Option<usize>,
-    /// True if a proposal of the same calls joins the pending approval.
+    /// True if a proposal joins a pending approval of the same calls instead of creating another one.
     pub joins: bool,
-    /// The proposed calls, and the cool-down after a denial.
+    /// The proposed calls, and the cool-down after a denial; `None` if denials are not checked.
     pub denial: Option<(CallSet, Duration)>,
 }
 
-/// Returns the card that a proposal joins, or its refusal; `None` if it may be proposed.
+/// Returns the card that a proposal joins, or the refusal of the proposal; `None` if the calls may be proposed.
 pub(super) fn check<R: Rows>(
     propose: &Propose,
     restraint: &Restraint,
@@ -62,19 +63,20 @@ pub(super) fn check<R: Rows>(
             repeated: true,
         })));
     }
-    // The approval that this one would replace does not count.
+    // The approval that this proposal would replace does not count.
     let stays = |approval: &&Approval| propose.channel.is_none() || approval.channel != propose.channel;
     let is_own = |approval: &&Approval| approval.requester == propose.requester;
     let count = match is_cut {
-        // Not all were read, so this requester's cannot be counted exactly: count those of all requesters.
+        // Not all pending approvals were read, so this requester's cannot be counted exactly. Count those of all
+        // requesters.
         true => open.iter().filter(stays).count(),
         false => open.iter().filter(stays).filter(is_own).count(),
     };
     Ok((count >= most).then_some(Err(ProposeRefusal::TooManyPending { count, most })))
 }
 
-/// Returns true if a pending approval asks for exactly the same. Calls with credentials never match, because sealed
-/// credentials cannot be compared.
+/// Returns true if a pending approval asks for exactly the same calls. Calls with credentials never match, because
+/// sealed credentials cannot be compared.
 fn is_same(propose: &Propose, approval: &Approval) -> bool {
     let same_call = |(new, call): (&NewCall, &Call)| {
         (&new.tool, new.definition, &new.arguments) == (&call.tool, call.definition, &call.arguments)

@@ -24,18 +24,18 @@ pub struct Start {
     pub permit: Hash,
     /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
-    /// Result of reading the call's snapshot again; required if the call has one.
+    /// Result of reading the data behind the call's snapshot again; required if the call has a snapshot.
     pub snapshot: Option<SnapshotCheck>,
     /// Proposal to make in the same transaction if the snapshot has changed.
     pub replacement: Option<Box<Propose>>,
 }
 
-/// Result of reading a snapshot again.
+/// Result of reading the data behind a snapshot again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotCheck {
-    /// Hash of the current content.
+    /// The data was read; this is its hash.
     Read(Hash),
-    /// The content could not be read.
+    /// The data could not be read.
     Unreadable,
 }
 
@@ -79,23 +79,23 @@ pub enum ExecuteRefusal {
     NothingToUndo {
         /// The call to undo.
         undoes: CallId,
-        /// State of that call.
+        /// State of the call to undo.
         state: &'static str,
     },
-    /// The call's snapshot has to be read again first.
+    /// The data behind the call's snapshot has to be read again first.
     #[error("call `{0}` cannot start before what it would change was read again")]
     NotLookedAt(CallId),
-    /// The snapshot has changed since it was shown, or cannot be read. The call will not run.
+    /// The data behind the snapshot has changed since it was shown, or cannot be read. The call will not run.
     #[error("call `{call}` will not run: {}", because.as_str())]
     NotAsShown {
         /// The refused call.
         call: CallId,
         /// Reason for the refusal.
         because: RefusalReason,
-        /// The approval that asks again, if any.
+        /// The new approval that asks about the call again, if there is one.
         successor: Option<ApprovalId>,
     },
-    /// The permit does not belong to this call's run.
+    /// The permit was not issued for this run of the call.
     #[error("the permit does not belong to call `{0}`")]
     NotYourPermit(CallId),
 }
@@ -124,7 +124,7 @@ impl Start {
         let Some(approval) = rows.approval(&self.tenant, self.call.approval)? else {
             return Ok(Err(ExecuteRefusal::NotFound(self.call)));
         };
-        // A call that is late only by a clock that may be wrong is neither started nor ended.
+        // A call that is late only according to a clock that may be wrong is neither started nor ended.
         let is_late = |at: Time| approval.start_by().is_some_and(|start_by| at >= start_by);
         if is_late(now) && !is_late(rows.certain(now)) {
             return Ok(Err(wrong_state(&approval, self.call)));
@@ -166,7 +166,8 @@ impl Start {
 }
 
 impl Start {
-    /// Refuses a call whose snapshot has changed, and proposes it again over the current content.
+    /// Refuses a call because of its snapshot, and makes the replacement proposal, if there is one, in the same
+    /// transaction.
     fn refuse<R: Rows>(
         &self,
         rows: &mut R,
@@ -223,8 +224,8 @@ pub(super) fn wrong_state(approval: &Approval, call: CallId) -> ExecuteRefusal {
     }
 }
 
-/// Starts the next released call along with another change, if there is one that needs no snapshot read. Returns its
-/// position.
+/// Starts the next released call in the same transaction as another change. Returns its position; `None` if no call is
+/// released, or if the snapshot of the next one has to be read first.
 pub(super) fn start_next<R: Rows>(
     rows: &mut R,
     change: &mut Change,
@@ -257,7 +258,7 @@ fn refuse_undo(change: &mut Change, position: u8) -> Result<(), StoreError> {
     stop_after(change, position)
 }
 
-/// Records the start of a call. `looked_at` is the hash of its snapshot as read again just now.
+/// Records the start of a call. `looked_at` is the hash of the data behind its snapshot, read again just now.
 pub(super) fn start(
     change: &mut Change,
     position: u8,
@@ -301,7 +302,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Refuses released calls that were not started in time. Returns true if there were any.
+/// Refuses released calls that were not started in time. Returns true if there were such calls.
 pub(super) fn refuse_stale(change: &mut Change) -> Result<bool, StoreError> {
     let late = change
         .approval

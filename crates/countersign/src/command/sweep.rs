@@ -19,7 +19,7 @@ pub struct Sweep {
     pub policy: Hash,
 }
 
-/// Numbers of what one sweep ended and removed.
+/// Numbers of approvals, calls and entries that one sweep ended or removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
@@ -33,14 +33,14 @@ pub struct Swept {
     pub entries: usize,
     /// Approvals skipped because their rows are inconsistent.
     pub broken: usize,
-    /// True if more may be due.
+    /// True if more approvals or entries may be due, so that another sweep should follow.
     pub more: bool,
 }
 
 impl Sweep {
     pub(super) fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Swept, StoreError> {
-        // INVARIANT: a clock that may be wrong ends nothing permanently, because correcting the clock would not bring
-        // it back.
+        // INVARIANT: a clock that may be wrong ends nothing permanently, because correcting the clock later would not
+        // revive what was ended.
         let now = rows.certain(now);
         let due = rows.due(now, self.limit)?;
         let mut swept = Swept {

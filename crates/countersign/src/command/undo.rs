@@ -7,7 +7,7 @@ use crate::id::{Actor, CallId};
 use crate::state::CallState;
 use crate::store::StoreError;
 
-/// Returns why a call cannot be undone now; `None` if it can.
+/// Returns the reason why a call cannot be undone now, such as its state; `None` if it can be undone.
 pub(super) fn check_undoable(target: Option<&Approval>, position: u8) -> Option<&'static str> {
     let Some(call) = target.and_then(|target| target.call(position)) else {
         return Some("not there");
@@ -19,8 +19,8 @@ pub(super) fn check_undoable(target: Option<&Approval>, position: u8) -> Option<
     }
 }
 
-/// Claims the target of an undo before it starts, so that no other undo of it can start. Returns the target and its
-/// state if it cannot be undone.
+/// Claims the target of an undo before the undo starts, so that no other undo of the same target can start. Returns the
+/// target and its state if it cannot be undone; `None` if it was claimed or the call is no undo.
 pub(super) fn claim_undo<R: Rows>(
     rows: &mut R,
     change: &Change,
@@ -43,8 +43,8 @@ pub(super) fn claim_undo<R: Rows>(
     Ok(None)
 }
 
-/// Settles the claim of an undo that ended: marks its target as undone, or releases it if the undo failed. Does nothing
-/// for other calls.
+/// Settles the claim of an undo that ended: marks its target as undone, or releases the target if the undo failed. Does
+/// nothing for a call that is no undo.
 pub(super) fn settle_undo<R: Rows>(
     rows: &mut R,
     change: &Change,
@@ -76,7 +76,7 @@ pub(super) fn settle_undo<R: Rows>(
     }
 }
 
-/// Returns the call that the one at this position undoes, if any.
+/// Returns the call that is undone by the call at this position, if any.
 fn undone_by(change: &Change, position: u8) -> Option<CallId> {
     change.approval.undoes?.by(position)
 }

@@ -26,14 +26,14 @@ const REASON_CLOCK: &str = "the store's clock was reset";
 /// Credentials from the time of the backup, which are revoked.
 const CREDENTIALS: [Kind; 3] = [Kind::Token, Kind::Session, Kind::Link];
 
-/// Voids up to `limit` approvals.
+/// Ends up to `limit` open approvals, whose decision, start or outcome is still missing. Also revokes credentials.
 #[derive(Clone, Debug)]
 pub struct Void {
     /// Maximum number of approvals in this transaction.
     pub limit: usize,
     /// Hash of the policy in force, recorded in the events.
     pub policy: Hash,
-    /// If set, voids only approvals changed after this time, and revokes no credential.
+    /// If set, voids only approvals that were changed after this time, and revokes no credentials.
     pub changed_after: Option<Time>,
 }
 
