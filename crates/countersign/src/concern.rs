@@ -1,7 +1,7 @@
-//! Concerns: facts about a call that deserve a second look, from its bytes and the agent's history alone.
+//! Concerns: facts about a call that deserve a second look, found from its bytes and the agent's history alone.
 //!
-//! Input: a call, and the same agent's earlier approvals. Output: concerns, the gravest first, each safe to show. Not
-//! here: models and scores. Each concern is a fact that a person can check.
+//! Input: a call, and the same agent's earlier approvals. Output: concerns, the gravest first, each safe to show.
+//! Not here: models and scores. Each concern is a fact that a person can check.
 
 mod history;
 #[cfg(test)]
@@ -16,11 +16,11 @@ use crate::time::Time;
 
 /// Period within which a denial of the same call raises a concern.
 const DENIAL_WINDOW: Duration = Duration::from_secs(60 * 60);
-/// A batch is large if it has more calls than this, and more than twice as many as the largest before.
+/// A batch is large if it has more calls than this, and more than twice as many as the largest earlier batch.
 const LARGE_BATCH: usize = 5;
-/// A number is far larger if it is more than this many times the largest before.
+/// A number is far larger if it is more than this many times the largest earlier number.
 const LARGER_FACTOR: f64 = 10.0;
-/// Least number of earlier values to compare a number with.
+/// Minimum number of earlier values that a number is compared with. With fewer there is no concern.
 const MIN_SAMPLES: usize = 3;
 
 /// A fact about a call that deserves a second look.
@@ -29,12 +29,12 @@ const MIN_SAMPLES: usize = 3;
 pub enum Concern {
     /// A call with the same values was started before, and its outcome is not known.
     StartedBefore {
-        /// Time of that start.
+        /// Time at which the earlier call was started.
         at: Time,
     },
     /// A call with the same values was denied within the last hour.
     DeniedLately,
-    /// A value is one letter away from one that was used before.
+    /// A value differs by one letter from a value that was used before.
     LooksLike {
         /// JSON pointer of the value; escaped.
         pointer: String,
@@ -43,14 +43,14 @@ pub enum Concern {
     },
     /// The tool's definition differs from the one last approved.
     DefinitionChanged,
-    /// A number is more than ten times the largest before.
+    /// A number is more than ten times the largest earlier number.
     FarLarger {
         /// JSON pointer of the number; escaped.
         pointer: String,
         /// Largest number in earlier calls; escaped.
         largest: String,
     },
-    /// The approval has far more calls than any before.
+    /// The approval has far more calls than any earlier one.
     LargeBatch {
         /// Number of calls in this approval.
         calls: usize,
@@ -59,7 +59,7 @@ pub enum Concern {
     },
     /// The agent has not asked for this tool before.
     FirstUse {
-        /// Number of latest approvals that were checked; `None` if that is all of them.
+        /// Number of the agent's latest approvals that were checked; `None` if all of them were.
         among: Option<usize>,
     },
 }

@@ -1,10 +1,10 @@
-//! Chat conversations: handles the messages of a channel and says what the channel should reply.
+//! Chat conversations: handles the messages of a channel and decides what to reply.
 //!
-//! Input: messages from verified senders, and notice that a card was shown. Output: [`MessageResponse`]. The
-//! order is fixed: look up the pending approval, interpret the message, then act.
+//! Input: messages from verified senders, and reports that a card was shown. Output: [`MessageResponse`]. The order is
+//! fixed: look up the pending approval, interpret the message, then act.
 //!
-//! The card last shown in a channel is remembered in the store. A yes to a card that is not on record decides nothing;
-//! the card is shown again.
+//! The card that was shown last in a channel is remembered in the store. If a yes does not refer to that card, it
+//! decides nothing, and the card is shown again.
 
 mod channel_state;
 
@@ -25,7 +25,7 @@ use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 
-/// A message that somebody sent in a channel.
+/// A message that was sent in a channel.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Tenant of the channel.
@@ -40,7 +40,7 @@ pub struct Message {
     pub language: Option<String>,
     /// Id of the message within its channel.
     pub id: Key,
-    /// How the message came about: written, edited, forwarded or sent by a program.
+    /// Origin of the message: written, edited, forwarded or sent by a program.
     pub origin: Origin,
     /// Id of the last message from the service that the sender saw: the one that this message replies to, or the latest
     /// in the channel when this message was sent.
@@ -66,17 +66,17 @@ pub enum Origin {
 pub struct MessageResponse {
     /// Interpretation of the message; `None` if it was not interpreted.
     pub read: Option<Interpreted>,
-    /// What the message did to the pending approval.
+    /// Effect of the message on the pending approval.
     pub heard: ReplyOutcome,
-    /// Text to send to the channel.
+    /// Text to send to the channel, if any.
     pub say: Option<String>,
-    /// Card to show in the channel.
+    /// Card to show in the channel, if any.
     pub show: Option<Prompt>,
-    /// Whether to pass the message on to the agent.
+    /// True if the message should be passed on to the agent.
     pub forward_to_agent: bool,
 }
 
-/// Handles conversations for one gate. Clones share its state.
+/// Handles conversations for one gate. Clones share the gate.
 #[derive(Clone)]
 pub struct Conversations {
     gate: Gate,
@@ -87,7 +87,7 @@ pub struct Conversations {
 
 impl Conversations {
     /// Creates conversations that answer in each person's language, or in English if the library has no sentences for
-    /// it.
+    /// that language.
     pub fn new(gate: Gate) -> Conversations {
         Conversations {
             gate,
@@ -97,8 +97,8 @@ impl Conversations {
         }
     }
 
-    /// Limits messages to this many UTF-16 code units, as chats count them; at least [`SHORTEST_LIMIT`]. A longer card
-    /// is shown in part and cannot be approved in the conversation.
+    /// Limits messages to this many UTF-16 code units, the unit in which chats count; the limit is at least
+    /// [`SHORTEST_LIMIT`]. A longer card is shown in part and cannot be approved in the conversation.
     pub fn with_limit(self, limit: usize) -> Conversations {
         Conversations {
             limit: limit.max(SHORTEST_LIMIT),
@@ -106,8 +106,8 @@ impl Conversations {
         }
     }
 
-    /// Sets the address of the inbox, such as `https://approvals.example.com`, where a card that does not fit can be
-    /// seen.
+    /// Sets the address of the inbox, such as `https://approvals.example.com`. Messages refer people to it for a card
+    /// that does not fit.
     pub fn with_page(self, page: impl Into<String>) -> Conversations {
         Conversations {
             page: Some(page.into()),
@@ -115,7 +115,7 @@ impl Conversations {
         }
     }
 
-    /// Uses these sentences for everybody, whatever their language.
+    /// Uses these sentences for all people, whatever their language.
     pub fn with_sentences(self, sentences: Sentences) -> Conversations {
         Conversations {
             sentences: Some(sentences),
@@ -123,7 +123,7 @@ impl Conversations {
         }
     }
 
-    /// Returns the gate that decides and runs.
+    /// Returns the gate that decides and runs the calls.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -146,8 +146,8 @@ impl Conversations {
         Ok(Prompt::of(approval, self.gate.policy(), sentences, options))
     }
 
-    /// Records that a prompt was sent to the channel as the message `id`. Before that, a yes only makes the card be
-    /// shown again. A prompt that leaves something out does not count as a card that a yes can refer to.
+    /// Records that a prompt was sent to the channel as the message `id`. Before that, a yes only causes the card to be
+    /// shown again. A prompt that leaves something out is not recorded as a card that a yes can refer to.
     pub async fn shown(
         &self,
         tenant: &Tenant,
@@ -164,7 +164,7 @@ impl Conversations {
         }
     }
 
-    /// Like [`Conversations::shown`], for callers that know that the whole card was shown.
+    /// Like [`Conversations::shown`], but for callers that know that the whole card was shown.
     pub async fn shown_whole(
         &self,
         tenant: &Tenant,
@@ -184,14 +184,15 @@ impl Conversations {
         Ok(())
     }
 
-    /// Records that something else was sent to the channel, so that the card is no longer the last thing shown.
+    /// Records that something other than a card was sent to the channel, so that the card is no longer the last thing
+    /// shown.
     pub async fn said(&self, tenant: &Tenant, channel: &Channel) -> Result<(), StoreError> {
         let change = |state: &mut ChannelState| state.card = None;
         update_channel(self.gate.store(), tenant, channel, change).await?;
         Ok(())
     }
 
-    /// Handles a message. A message with an id that was handled before is ignored.
+    /// Handles a message. Ignores a message whose id was handled before.
     pub async fn hear(&self, message: Message) -> Result<MessageResponse, StoreError> {
         if message.origin != Origin::Written {
             return Ok(MessageResponse::passed_on(message.origin != Origin::Program));
@@ -211,9 +212,9 @@ impl Conversations {
         );
         let said = self.hear_new(message, &state).await;
         if said.is_err() {
-            // The sender will retry, and the retry must count. The idempotency key prevents deciding twice.
+            // The sender will retry, and the retry must be handled. The idempotency key prevents a second decision.
             let forgotten = update_channel(store, &tenant, &channel, |state| state.forget(&id));
-            // The store is failing already. If this fails too, the retry is ignored and decides nothing.
+            // The store is failing already. If this fails as well, the retry is ignored and decides nothing.
             let _ = forgotten.await;
         }
         said
@@ -277,8 +278,8 @@ impl Conversations {
         Ok(said)
     }
 
-    /// Handles a button press. The payload identifies its card, whatever was shown since. Returns `None` if no card in
-    /// this channel has such a button.
+    /// Handles a button press. The payload identifies the card of the button, even if something else was shown since.
+    /// Returns `None` if no card in this channel has such a button.
     pub async fn press(
         &self,
         tenant: &Tenant,
@@ -290,7 +291,8 @@ impl Conversations {
         self.press_only(tenant, channel, payload, None, by, key).await
     }
 
-    /// Like [`Conversations::press`], approving only the calls at these positions (from 1) and denying the others.
+    /// Like [`Conversations::press`], but approves only the calls at the positions `only` (from 1) and denies the
+    /// others.
     pub async fn press_only(
         &self,
         tenant: &Tenant,
@@ -333,13 +335,14 @@ impl Conversations {
         self.gate.decide_and_run(decision).await.map(Some)
     }
 
-    /// Text for the channel after a decision by button or reply.
+    /// Returns the text for the channel after a decision by button or reply.
     pub fn outcome(&self, resolved: &Resolved, language: Option<&str>) -> String {
         outcome(resolved, &self.sentences(language))
     }
 
-    /// Text for the channel about an approval that ended elsewhere: decided on a page or by a program, or expired.
-    /// `None` if it was withdrawn or superseded, which is announced by whoever did that.
+    /// Returns the text for the channel about an approval that ended elsewhere: decided on a page or by a program, or
+    /// expired. `None` if it is pending or passed, or was withdrawn or superseded: the code that does the latter
+    /// announces it.
     pub fn ending(&self, approval: &Approval, language: Option<&str>) -> Option<String> {
         let sentences = self.sentences(language);
         match approval.state {
@@ -365,7 +368,8 @@ impl Conversations {
             | ReplyOutcome::Incomplete(approval) => Some(self.prompt_in(approval, sentences).await?),
             _ => None,
         };
-        // A card that cannot be shown in full here is not shown again: a yes could not approve it anyway.
+        // A card that cannot be shown in full in this channel is not shown again, because a yes could not approve it
+        // anyway.
         let heard = match (heard, &card) {
             (ReplyOutcome::ShowAgain(approval), Some(card)) if card.whole().is_none() => {
                 ReplyOutcome::Incomplete(approval)
@@ -405,7 +409,7 @@ impl Conversations {
         })
     }
 
-    /// Sentences for a language. If there is no catalogue for it, they are in English, but replies are still
+    /// Returns the sentences for a language. If the library has none for it, they are in English, but replies are still
     /// interpreted in that language.
     pub fn sentences(&self, language: Option<&str>) -> Sentences {
         match &self.sentences {
@@ -415,7 +419,7 @@ impl Conversations {
     }
 }
 
-/// Returns proof that the sender saw the whole card: it was the last thing shown before their message.
+/// Returns proof that the sender saw the whole card; `None` unless it was the last thing shown before their message.
 fn seen(state: &ChannelState, message: &Message, pending: &Approval) -> Option<WholeCard> {
     let card = state.card.as_ref().filter(|card| card.whole)?;
     let is_seen = message.after.as_ref() == Some(&card.message) && card.digest == pending.digest;
@@ -434,8 +438,8 @@ impl MessageResponse {
     }
 }
 
-/// Asks again if a reply names a call by a number ("only number 2") that is also a value of another call, because the
-/// person may mean that call.
+/// Turns a reply into a question if it names a call by a number ("only number 2") that is also a value of another call,
+/// because the person may mean that other call.
 fn ask_if_values_are_named(read: Interpreted, text: &str, pending: &Approval) -> Interpreted {
     let Reading::Part(part) = read.reading else {
         return read;
@@ -463,7 +467,8 @@ fn ask_if_values_are_named(read: Interpreted, text: &str, pending: &Approval) ->
     }
 }
 
-/// Builds one choice per call. Fails if `only` is empty or names a position that the card does not have.
+/// Builds one choice per call: approval for the positions in `only`, denial for the others. Fails if `only` is empty or
+/// names a position that the card does not have.
 fn choices(approval: &Approval, only: &[u8]) -> Result<Vec<Choice>, Refusal> {
     let is_there = |position: &u8| approval.call(*position).is_some();
     if only.is_empty() || !only.iter().all(is_there) {
@@ -548,7 +553,7 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     fill(sentence, &[("what", &what)])
 }
 
-/// One line for each call of an approval that was approved in whole or in part.
+/// Returns one line for each call of an approval that was approved in whole or in part.
 fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
     let line = |call: &crate::call::Call| {
         let sentence = match (call.state, &call.because) {

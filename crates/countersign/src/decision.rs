@@ -1,4 +1,4 @@
-//! Decisions, and the reasons for which one is refused.
+//! Decisions, and the reasons for refusing a decision.
 //!
 //! A refusal is an answer, not an error: it states the facts and what to do next.
 
@@ -12,7 +12,8 @@ use crate::registry::{Entry, Kind};
 use crate::state::State;
 use crate::time::Time;
 
-/// Kind of interface from which a person decides. [`Assurance`] ranks how certain it is who decided there.
+/// Kind of interface from which a person decides. [`Assurance`] ranks how certain the decider's identity is on each
+/// surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surface {
@@ -53,7 +54,7 @@ impl Surface {
         }
     }
 
-    /// Returns how certain it is, for a decision from this surface, that the named person made it and saw the card.
+    /// Returns how certain it is that the named person made a decision on this surface and saw the card.
     pub fn assurance(self) -> Assurance {
         match self {
             Surface::Text => Assurance::Text,
@@ -129,12 +130,12 @@ impl Assurance {
 pub struct Decider {
     /// Person whom the credential identifies.
     pub person: Person,
-    /// Groups that the person is in.
+    /// Groups that the person belongs to.
     pub groups: Vec<String>,
     /// Surface from which the person decides.
     pub surface: Surface,
-    /// Registry entries that the authority rests on; empty if no credential is needed, as on the machine that holds the
-    /// store.
+    /// Registry entries on which the authority rests. Empty if no credential is needed, as on the machine that holds
+    /// the store.
     pub authority_bases: Vec<AuthorityBasis>,
 }
 
@@ -157,16 +158,16 @@ impl Decider {
     }
 }
 
-/// A registry entry that a decider's authority rests on, such as the session or the account. It must still be valid
-/// when the decision is written; otherwise the decision is refused.
+/// A registry entry on which a decider's authority rests, such as the session or the account. The entry must still be
+/// valid when the decision is written; otherwise the decision is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorityBasis {
     /// Kind of the entry.
     pub kind: Kind,
     /// Key of the entry.
     pub key: String,
-    /// Hash of the body that was checked; `None` if any body will do. Not the version, because that starts again when
-    /// an entry is removed and recreated.
+    /// Hash of the body that was checked; `None` if the entry may have any body. The version is not compared, because
+    /// it starts again when an entry is removed and recreated.
     pub body: Option<Hash>,
 }
 
@@ -188,7 +189,7 @@ impl AuthorityBasis {
         }
     }
 
-    /// Returns true if `entry`, found under this kind and key, still satisfies the requirement.
+    /// Returns true if `entry`, found under this kind and key, is live at `now` and satisfies the requirement.
     pub fn holds(&self, entry: Option<&Entry>, now: Time) -> bool {
         entry.is_some_and(|entry| {
             entry.is_live(now) && self.body.is_none_or(|body| body == Hash::of(&entry.body))
@@ -230,7 +231,7 @@ pub struct Decision {
     /// The person who decides.
     pub decider: Decider,
     pub(crate) verdict: Verdict,
-    /// Digest of the card that the person saw; if given, it must match.
+    /// Digest of the card that the person saw; if given, it must match the approval's digest.
     pub digest: Option<Hash>,
     /// Comment by the person.
     pub comment: Option<String>,
@@ -250,7 +251,7 @@ impl Decision {
         }
     }
 
-    /// Builds a denial, which needs no card: a person who saw only part of it may still deny.
+    /// Builds a denial. It needs no [`WholeCard`]: a person who saw only part of the card may still deny.
     pub fn deny(tenant: Tenant, approval: ApprovalId, decider: Decider) -> Decision {
         Decision {
             tenant,
@@ -269,20 +270,20 @@ impl Decision {
         self.approval
     }
 
-    /// Returns what the person decided: approve, deny, or a choice for each call.
+    /// Returns the verdict: approve, deny, or a choice for each call.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 }
 
-/// What a decision does with the calls of an approval.
+/// Effect of a decision on the calls of an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Approves every call.
     Approve,
     /// Denies every call.
     Deny,
-    /// One choice per call, in order; the approval is approved if at least one call is.
+    /// One choice per call, in order. The approval counts as approved if at least one call is approved.
     Each(Vec<Choice>),
 }
 
@@ -301,7 +302,7 @@ pub enum Choice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// No such approval for this tenant.
+    /// The tenant has no such approval.
     #[error("there is no approval `{0}`")]
     NotFound(ApprovalId),
     /// The approval was decided before.
@@ -309,9 +310,9 @@ pub enum Refusal {
     AlreadyDecided {
         /// Approval that the decision was about.
         id: ApprovalId,
-        /// Whether it was approved or denied.
+        /// State of the approval: approved or denied.
         state: State,
-        /// The person who decided.
+        /// The person who decided before.
         by: Person,
         /// Time of that decision.
         at: Time,
@@ -348,7 +349,7 @@ pub enum Refusal {
         /// Time at which the call passed.
         at: Time,
     },
-    /// The decision refers to another digest than the pending one.
+    /// The decision refers to a digest that is not the one of the pending approval.
     #[error("the decision is about another card than approval `{}` shows now", id.short())]
     Stale {
         /// Approval that the decision was about.
@@ -362,12 +363,12 @@ pub enum Refusal {
         /// Approval that the decision was about.
         id: ApprovalId,
     },
-    /// The card would hide something that the policy does not call secret, because it repeats a secret value.
+    /// The card would hide a value that the policy does not call secret, because the value repeats a secret.
     #[error("approval `{}` cannot be approved: {what}", id.short())]
     Concealed {
         /// Approval that the decision was about.
         id: ApprovalId,
-        /// Description of what would be hidden, and by which secret.
+        /// Description of the value that would be hidden, and of the secret that hides it.
         what: String,
     },
     /// The person may not decide this approval.
@@ -378,7 +379,7 @@ pub enum Refusal {
         /// Person who tried to decide.
         person: Person,
     },
-    /// The policy demands a second person, and this one proposed the calls or is the one for whom the agent acts.
+    /// The policy demands a second person, but this person proposed the calls or is the one for whom the agent acts.
     #[error("`{person}` asked for approval `{}`, so somebody else has to approve it", id.short())]
     FourEyes {
         /// Approval that the decision was about.
@@ -396,7 +397,7 @@ pub enum Refusal {
         /// Weakest assurance that the policy accepts.
         least: Assurance,
     },
-    /// This person has approved already; the missing approvals have to come from others.
+    /// This person has already approved; the missing approvals have to come from others.
     #[error("`{person}` has already approved approval `{}`; it takes {missing} more", id.short())]
     AlreadyEndorsed {
         /// Approval that the decision was about.
@@ -406,7 +407,8 @@ pub enum Refusal {
         /// Number of people who still have to approve.
         missing: u8,
     },
-    /// A call that requires four eyes or a quorum cannot be edited: the editor alone would approve the new arguments.
+    /// A call that requires four eyes or a quorum cannot be edited, because the editor alone would approve the new
+    /// arguments.
     #[error("call {call} of approval `{}` needs more than one pair of eyes, so it cannot be edited", id.short())]
     EditNotAlone {
         /// Approval that the decision was about.
@@ -461,7 +463,7 @@ impl Refusal {
         }
     }
 
-    /// Advice on what to do next.
+    /// Returns advice on what to do next.
     pub fn hint(&self) -> &'static str {
         match self {
             Refusal::NotFound(_) => "list the pending approvals",

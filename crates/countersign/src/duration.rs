@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Parses `30s`, `5m`, `2h`, `1d` or `500ms`, or several of them: `1h30m` or `1h 30m`. Each number is whole and needs
-/// its unit. Returns `None` for anything else, and for a duration of more than 2⁶⁴ milliseconds.
+/// Parses `30s`, `5m`, `2h`, `1d` or `500ms`, or several of them: `1h30m` or `1h 30m`. Each number is an integer
+/// followed by its unit. Returns `None` for anything else, and for a duration of 2⁶⁴ milliseconds or more.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     if rest.is_empty() {

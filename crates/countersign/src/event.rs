@@ -1,7 +1,8 @@
 //! Events: the history of an approval and its calls, in order, linked by hashes.
 //!
-//! Input: what happened. Output: the history that all states derive from. Not here: arguments, results, comments and
-//! secrets. Events hold only digests; anything that may have to be erased one day is stored elsewhere.
+//! Input: what happened. Output: the history from which all states derive.
+//! Not here: arguments, results, comments and secrets. Events hold only digests; anything that may have to be erased
+//! one day is stored elsewhere.
 
 mod replay;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use crate::undoes::Undoes;
 pub struct Event {
     /// Number within the history, from 1, without gaps.
     pub number: u32,
-    /// Time by the store's clock.
+    /// Time of the event by the store's clock.
     pub at: Time,
     /// Hash of the policy in force when the event was written.
     pub policy: Hash,
@@ -34,8 +35,8 @@ pub struct Event {
     pub what: EventKind,
     /// Hash of this event and the previous link: a changed, missing or moved event breaks the chain.
     pub link: Hash,
-    /// Hash of the approval's rows as this event left them. Only the last event of a transaction has one, and only
-    /// since version 0.2.0.
+    /// Hash of the approval's rows as this event left them. Only the last event of a transaction has one. Absent in
+    /// events written before version 0.2.0.
     pub content: Option<ContentHash>,
     // `what` exactly as stored and hashed: a newer version may serialize it differently.
     text: String,
@@ -66,7 +67,7 @@ impl Event {
         }
     }
 
-    /// Adds the hash of the resulting rows to the event, and computes its link anew. `before` is the link of the
+    /// Adds the hash of the resulting rows to the event, and computes its link again. `before` is the link of the
     /// previous event.
     pub(crate) fn bind(&mut self, before: Hash, content: ContentHash) {
         self.content = Some(content);
@@ -110,10 +111,10 @@ impl Event {
     }
 }
 
-/// First half of a SHA-256 of an approval's rows; see [`crate::store::record::Bodies::content`].
+/// The first half of the SHA-256 hash of an approval's rows; see [`crate::store::record::Bodies::content`].
 ///
-/// The rows contain the approval's random salt, so the hash confirms no guess once the salt is erased. Half of the hash
-/// is enough against second preimages, and saves a third of the bytes per event.
+/// The rows contain the approval's random salt, so the hash cannot confirm a guess once the salt is erased. Half of the
+/// hash is enough against second preimages, and saves a third of the bytes per event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentHash(pub [u8; 16]);
 
@@ -155,17 +156,17 @@ pub enum EventKind {
     Approved {
         digest: Hash,
         surface: String,
-        /// Positions that may run; the others are refused. All of them if absent.
+        /// Positions of the calls that may run; the others are refused. If absent, all calls may run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         calls: Option<Vec<u8>>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         edited: Vec<Edited>,
     },
-    /// An approval by one of several required people; the last one is recorded as `approved`.
+    /// Approval by one of several required people. The last required approval is recorded as `approved` instead.
     Endorsed {
         digest: Hash,
         surface: String,
-        /// Positions that this person approved. All of them if absent.
+        /// Positions of the calls that this person approved. If absent, all of them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         calls: Option<Vec<u8>>,
     },
@@ -196,7 +197,7 @@ pub enum EventKind {
     },
     Succeeded {
         call: u8,
-        /// Length of the result. Only in events of earlier versions, since it outlives an erasure and could confirm a
+        /// Length of the result. Only in events of earlier versions: the length outlives an erasure and could confirm a
         /// guess.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
@@ -204,14 +205,14 @@ pub enum EventKind {
     },
     Failed {
         call: u8,
-        /// Length of the result. Only in events of earlier versions, since it outlives an erasure and could confirm a
+        /// Length of the result. Only in events of earlier versions: the length outlives an erasure and could confirm a
         /// guess.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
         hash: Hash,
     },
-    /// The outcome did not arrive, and the call may have run. `hash` is that of the executor's message; absent before
-    /// version 0.2.0.
+    /// The outcome did not arrive, and the call may have run. `hash` is that of the executor's message; absent in
+    /// events written before version 0.2.0.
     Lost {
         call: u8,
         reason: String,
@@ -221,26 +222,26 @@ pub enum EventKind {
     Refused {
         call: u8,
         because: RefusalReason,
-        /// The approval that asks again about the current content.
+        /// The new approval that asks about the call again with the current content, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         successor: Option<ApprovalId>,
     },
-    /// The outcome of an unknown call became known: a person found it out, or the executor answered late. `hash` is
-    /// that of the person's note or the executor's result; absent before version 0.2.0.
+    /// The outcome of an unknown call became known: a person found it, or the executor answered late. `hash` is that of
+    /// the person's note or the executor's result; absent in events written before version 0.2.0.
     Reconciled {
         call: u8,
         succeeded: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hash: Option<Hash>,
     },
-    /// The executor's result arrived after a person had reconciled the call; the person's word stands.
+    /// The executor's result arrived after a person had reconciled the call; the person's outcome stays in force.
     LateResult {
         call: u8,
         succeeded: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hash: Option<Hash>,
     },
-    /// An undo of the call has started; no other may start unless this one fails.
+    /// An undo of the call has started. No other undo of it may start unless this one fails.
     UndoStarted {
         call: u8,
         undo: CallId,
@@ -277,7 +278,7 @@ pub(crate) struct Changes {
 }
 
 impl EventKind {
-    /// Returns the state changes for an approval of `calls` calls.
+    /// Returns the state changes that this event makes to an approval of `calls` calls.
     pub(crate) fn changes(&self, calls: u8) -> Changes {
         let whole = |change, call_change| Changes {
             approval: Some(change),
@@ -345,9 +346,9 @@ impl EventKind {
         }
     }
 
-    /// Returns true if further calls of the approval may run after this event: it was approved, or an earlier call is
-    /// over. Normally the process that ran the earlier call continues, but it may have ended or lost the call to the
-    /// sweep.
+    /// Returns true if calls of the approval may run after this event: it was approved, or an earlier call is over.
+    /// Normally the process that ran the earlier call continues, but that process may have ended, or a sweep may have
+    /// given the call up.
     pub fn lets_calls_run(&self) -> bool {
         matches!(
             self,
@@ -359,7 +360,7 @@ impl EventKind {
         )
     }
 
-    /// Returns the name of the kind, as in the JSON.
+    /// Returns the name of the kind, as used in JSON.
     pub fn as_str(&self) -> &'static str {
         match self {
             EventKind::Proposed { .. } => "proposed",
@@ -386,7 +387,7 @@ impl EventKind {
     }
 }
 
-/// Returns the link before the first event of an approval.
+/// Returns the link that precedes the first event of an approval.
 pub fn first_link(tenant: &Tenant, id: ApprovalId) -> Hash {
     Fields::new("countersign/chain/1")
         .field(tenant.as_str().as_bytes())

@@ -1,7 +1,7 @@
 //! Executors run tools, and only with a permit.
 //!
-//! Input: a [`Permit`], which only the gate can create: for a read that passed, or for a call whose start is on record.
-//! Output: an [`Outcome`]. The type system rules out a run without a permit.
+//! Input: a [`Permit`], which only the gate can create: for a read that passed, or for a call whose start has been
+//! recorded. Output: an [`Outcome`]. The type system rules out a run without a permit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,10 @@ pub struct Permit {
     pub(crate) timeout: Duration,
     pub(crate) call: Option<CallId>,
     pub(crate) token: Option<PermitToken>,
-    /// Stopwatch that was started before the start was written, so it never shows less than the time since the recorded
-    /// start.
+    /// Stopwatch that was started before the start was recorded, so it never shows less than the time since the
+    /// recorded start.
     pub(crate) since: Stopwatch,
-    /// Recorded start and deadline of the call, both by the store's clock.
+    /// Recorded start and deadline of the call, both by the store's clock; `None` for a read that passed.
     pub(crate) start_and_deadline: Option<(Time, Time)>,
 }
 
@@ -43,12 +43,12 @@ impl Permit {
         &self.tenant
     }
 
-    /// Tool to run.
+    /// Name of the tool to run.
     pub fn tool(&self) -> &ToolName {
         &self.tool
     }
 
-    /// Exact argument bytes.
+    /// Exact argument bytes that were approved or passed.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
@@ -58,7 +58,7 @@ impl Permit {
         serde_json::from_slice(self.arguments.as_bytes())
     }
 
-    /// Credential that was submitted with the call, decrypted; `None` if there was none.
+    /// Decrypted credential that was submitted with the call; `None` if there was none.
     pub fn secret(&self) -> Option<&Secret> {
         self.secret.as_ref()
     }
@@ -68,8 +68,8 @@ impl Permit {
         self.timeout
     }
 
-    /// Time left to send the call; `None` if it is too late. After that others treat the call as lost, and may have
-    /// told people that it did not run. Executors must check this as late as possible and must not send a late call.
+    /// Time left to send the call; `None` if it is too late. After that time the call counts as lost, and people may
+    /// have been told that it did not run. Executors must check this as late as possible and must not send a late call.
     pub fn time_left(&self) -> Option<Duration> {
         self.time_limit().left()
     }
@@ -85,12 +85,13 @@ impl Permit {
         self.start_and_deadline
     }
 
-    /// Id of the call, which is also its idempotency key; `None` for a read that passed.
+    /// Id of the call, which also serves as its idempotency key; `None` for a read that passed.
     pub fn call(&self) -> Option<CallId> {
         self.call
     }
 
-    /// Token that a host running the tool itself must present to finish the call.
+    /// Token that a host must present to finish the call, if the host runs the tool itself; `None` for a read that
+    /// passed.
     pub fn token(&self) -> Option<&PermitToken> {
         self.token.as_ref()
     }
@@ -111,7 +112,7 @@ impl PermitToken {
         Hash(self.0).to_string()
     }
 
-    /// Parses the text form of a token.
+    /// Parses the text form of a token; `None` if the text is not a token.
     pub fn read(text: &str) -> Option<PermitToken> {
         Hash::from_hex(text).map(|hash| PermitToken(hash.0))
     }
@@ -136,7 +137,7 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// Results may be confidential, so they are not printed.
+/// Prints no results, because they may be confidential.
 impl std::fmt::Debug for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -154,11 +155,11 @@ impl Outcome {
         Outcome::Succeeded(Arc::from(result.as_ref()))
     }
 
-    /// Builds a success with this result, written as JSON.
+    /// Builds a success with this result, serialised as JSON.
     pub fn json(result: &impl Serialize) -> Outcome {
         match serde_json::to_vec(result) {
             Ok(result) => Outcome::Succeeded(Arc::from(result)),
-            // The tool has succeeded all the same.
+            // The tool has succeeded nevertheless.
             Err(error) => Outcome::json(&serde_json::json!({ "omitted": error.to_string() })),
         }
     }
@@ -227,11 +228,11 @@ impl Outcome {
 /// }
 /// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Returns true if this executor can run the tool. Other tools are left to their host.
+    /// Returns true if this executor can run the tool. Calls of other tools are run by their host.
     fn runs(&self, tool: &ToolName) -> bool;
 
-    /// Runs the call. Must return [`Outcome::Unknown`] if it cannot tell whether the tool did anything, and
-    /// [`Outcome::NotSent`] only if the tool was not reached: the model is told that nothing ran.
+    /// Runs the call. Must return [`Outcome::Unknown`] if the executor cannot tell whether the tool did anything. May
+    /// return [`Outcome::NotSent`] only if the tool was not reached, because the model is then told that nothing ran.
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome>;
 }
 
@@ -262,7 +263,7 @@ impl std::fmt::Debug for RunnableTools {
     }
 }
 
-/// Executor without tools: every call is run by its host.
+/// Executor without tools. Every call has to be run by its host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoExecutor;
 
@@ -284,8 +285,8 @@ type Tool = Box<dyn Fn(Permit) -> BoxFuture<'static, Outcome> + Send + Sync>;
 pub struct Tools(std::collections::HashMap<ToolName, Tool>);
 
 impl Tools {
-    /// Adds a tool that gets the permit with the exact argument bytes, and returns the outcome. Replaces a tool of that
-    /// name.
+    /// Adds a tool that gets the permit with the exact argument bytes, and returns the outcome. Replaces a tool of the
+    /// same name.
     pub fn with<F>(mut self, name: ToolName, tool: impl Fn(Permit) -> F + Send + Sync + 'static) -> Tools
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -295,8 +296,8 @@ impl Tools {
         self
     }
 
-    /// Adds a tool that takes its arguments as a type of its own and returns a value to be written as JSON. Arguments
-    /// that do not fit the type fail the call before the tool runs.
+    /// Adds a tool that takes its arguments as a type of its own and returns a value to be serialised as JSON. If the
+    /// arguments do not fit the type, the call fails before the tool runs.
     pub fn typed<A, R, E, F>(
         self,
         name: impl TryInto<ToolName, Error: Into<BadName>>,

@@ -57,7 +57,7 @@ pub use undo::{NotUndone, Undoing};
 use unrecorded::Unrecorded;
 pub use wait::{Until, Waited};
 
-/// Maximum number of approvals per sweep transaction: few enough that a decision never waits long for it.
+/// Maximum number of approvals per sweep transaction: few enough that a decision never waits long for a sweep.
 const SWEEP: usize = 200;
 
 /// The gate: rules on an agent's calls, holds them for people, and issues the permits to run them. Clones share all
@@ -91,9 +91,9 @@ pub struct Gate {
     unrecorded: Arc<Unrecorded>,
 }
 
-/// Rate limiter for new approvals. Implemented outside of the gate because it needs its own clock and memory.
+/// Rate limiter for new approvals. It is implemented outside of the gate, because it needs its own clock and memory.
 pub trait Pace: Send + Sync {
-    /// Counts one new approval, or returns how long to wait before the next try.
+    /// Counts one new approval. If the limit is reached, returns how long to wait before the next try.
     fn propose(&self, tenant: &Tenant, agent: &Agent, requester: &Person) -> Result<(), Duration>;
 }
 
@@ -120,7 +120,7 @@ impl Gate {
         }
     }
 
-    /// Lets the gate run the tools of this executor itself.
+    /// Lets the gate itself run the tools of this executor.
     pub fn with_executor(self, executor: impl Executor) -> Gate {
         Gate {
             executor: Arc::new(executor),
@@ -128,7 +128,7 @@ impl Gate {
         }
     }
 
-    /// Lets calls carry secrets, encrypted with this sealer while they wait.
+    /// Lets calls carry secrets, which are encrypted with this sealer while the calls wait.
     #[cfg(feature = "seal")]
     pub fn with_sealer(self, sealer: Sealer) -> Gate {
         Gate {
@@ -147,9 +147,9 @@ impl Gate {
         &self.policy
     }
 
-    /// Rules on the calls of one turn: those that pass get permits, all held ones become one approval.
+    /// Rules on the calls of one turn. Calls that pass get permits; all held calls together become one approval.
     ///
-    /// If the approval cannot be saved, the whole submission fails and none of it may run.
+    /// If the approval cannot be saved, the whole submission fails and none of its calls may run.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, SubmitError> {
         self.check_shape(&submission)?;
         let seeds = Seeds::new()?;
@@ -175,7 +175,8 @@ impl Gate {
         self.record(&submission, seeds, rulings).await
     }
 
-    /// Records the rulings: one approval for all held calls, and one for each passed call whose effect is not `read`.
+    /// Records the rulings: one approval for all held calls, and one record for each passed call whose effect is not
+    /// `read`.
     async fn record(
         &self,
         submission: &Submission,
@@ -202,7 +203,7 @@ impl Gate {
                 match ruling {
                     // A retry refers to the existing approval.
                     Some(Ruled::Held(call)) if is_same || !repeated => call.approval = approval.id,
-                    // The call passed under an earlier policy, and ran then.
+                    // The call passed under an earlier policy, and ran at that time.
                     Some(Ruled::Held(_)) if submission.calls.len() == 1 => {
                         let call = CallId {
                             approval: approval.id,
@@ -241,7 +242,7 @@ impl Gate {
         });
         let approval = match (proposed, earlier) {
             (Some(proposed), Some(_)) => Some(proposed.approval),
-            // The call passes now, but under an earlier policy a person was asked about it.
+            // The call passes now, but a person was asked about it under an earlier policy.
             (None, Some(id)) => self.store.approval(&submission.tenant, id).await?,
             (_, None) => None,
         };
@@ -257,15 +258,15 @@ impl Gate {
         {
             let by = Actor::Agent(submission.agent.clone());
             let reason = "another call of the same turn could not be recorded".to_owned();
-            // If this fails too, the approval stays until it expires; the agent was told that nothing was accepted.
+            // If this fails as well, the approval stays until it expires. The agent was told that nothing was accepted.
             let _ = self
                 .withdraw(&submission.tenant, approval.id, by, Some(reason))
                 .await;
         }
     }
 
-    /// Asks for approval explicitly: holds calls even if the policy would let them pass. Fails as a whole if a call is
-    /// forbidden or malformed.
+    /// Asks for approval explicitly: holds calls even if the policy would let them pass. Fails for all calls if one of
+    /// them is forbidden or malformed.
     pub async fn ask(
         &self,
         submission: Submission,
@@ -340,8 +341,8 @@ impl Gate {
     }
 
     /// Returns the first value or name in these calls that is not secret but would be hidden from the approver, because
-    /// it repeats one of their secrets. If `new` is given, the calls at all other positions are known not to hide parts
-    /// of each other.
+    /// it repeats one of the calls' secrets; `None` if there is none. If `new` is given, only the call at that position
+    /// has to be compared: the others are known not to hide parts of each other.
     fn concealed(&self, calls: &[NewCall], new: Option<u8>, seeds: &Seeds) -> Option<Concealed> {
         let calls: Vec<Call> = calls.iter().map(NewCall::hold).collect();
         let secrecy = |call| Secrecy::of(call, &self.policy, &seeds.salt);
@@ -353,7 +354,7 @@ impl Gate {
         self.executor.runs(tool)
     }
 
-    /// Sweeps everything that is due, and returns the counts.
+    /// Sweeps everything that is due, in several transactions if necessary, and returns the counts.
     pub async fn expire_due(&self) -> Result<Swept, StoreError> {
         let mut total = Swept::default();
         loop {
@@ -445,7 +446,8 @@ impl Gate {
         }
         for secret in submission.calls.iter().filter_map(|call| call.secret.as_ref()) {
             secret.check()?;
-            // Without the sealing key a retry with another credential could not be told from the same one.
+            // Without the sealing key, a retry with another credential could not be distinguished from one with the
+            // same credential.
             if submission.key.is_some() && self.sealer.is_none() {
                 return Err(SealError::NoKey.into());
             }
@@ -481,7 +483,7 @@ impl Gate {
                 .optional(definition.hash().as_ref().map(|hash| hash.0.as_slice()))
                 .field(arguments);
         }
-        // Submissions without working folders or credentials keep the hash they always had.
+        // Submissions without working folders or credentials keep the hash that earlier versions computed.
         if submission.calls.iter().any(|call| call.working_folder.is_some()) {
             fields = fields.field(b"folders");
             for call in &submission.calls {
@@ -561,7 +563,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
     })
 }
 
-/// A permit token, created before the start of its call is recorded, with a stopwatch that runs since its creation.
+/// A permit token, created before the start of its call is recorded, with a stopwatch that has been running since then.
 #[derive(Clone)]
 struct StartToken {
     token: PermitToken,

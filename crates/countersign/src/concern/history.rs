@@ -1,6 +1,7 @@
 //! An agent's earlier approvals, indexed once for comparison with many calls.
 //!
-//! Input: earlier approvals of one agent. Output: for each call, the concerns about how it differs from them.
+//! Input: earlier approvals of one agent. Output: for each call, the concerns about how it differs from those
+//! approvals.
 //! INVARIANT: secrets are neither stored here nor shown.
 
 use std::collections::HashMap;
@@ -15,11 +16,11 @@ use crate::json::{self, Kind, Leaf};
 use crate::state::{CallState, State};
 use crate::time::Time;
 
-/// Shortest and longest text that is compared letter by letter, in characters.
+/// Minimum and maximum length, in characters, of a text that is compared letter by letter.
 const TEXT_CHARS: std::ops::RangeInclusive<usize> = 6..=200;
-/// Most texts that are remembered per tool.
+/// Maximum number of texts that are remembered per tool.
 const MOST_TEXTS: usize = 500;
-/// Longest pointer or earlier text that is shown, in characters.
+/// Maximum length of a shown pointer or earlier text, in characters.
 const SHOWN_CHARS: usize = 100;
 
 /// Earlier approvals of one agent, indexed by tool.
@@ -34,22 +35,22 @@ pub struct History<'h> {
 /// Earlier uses of one tool.
 struct Used {
     first: ApprovalId,
-    /// Definitions in approved calls, with the approval.
+    /// Definition hashes of approved calls, each with the id of its approval.
     definitions: Vec<(ApprovalId, Hash)>,
-    /// Approved texts by JSON pointer, each with the first approval that had it.
+    /// Approved texts by JSON pointer, each with the id of the first approval that contained it.
     texts: HashMap<String, HashMap<String, ApprovalId>>,
     text_count: usize,
     /// Approved numbers by JSON pointer, as absolute values.
     numbers: HashMap<String, Vec<(ApprovalId, f64)>>,
-    /// Start times and canonical arguments of calls that were started and have no known outcome.
+    /// Start times and canonical arguments of calls that were started and whose outcome is not known.
     open_ended: Vec<(ApprovalId, Time, Vec<u8>)>,
     /// Decision times and canonical arguments of denied calls.
     denied: Vec<(ApprovalId, Time, Vec<u8>)>,
 }
 
 impl<'h> History<'h> {
-    /// Indexes an agent's earlier approvals. `looked_at` is their number if the agent has more than these. `is_secret`
-    /// tells whether the value at a pointer of a call is secret.
+    /// Indexes an agent's earlier approvals. `looked_at` is the number of these if the agent has further ones,
+    /// otherwise `None`. `is_secret` returns true if the value at a JSON pointer of a call is secret.
     pub fn of(
         before: &'h [impl AsRef<Approval>],
         looked_at: Option<usize>,
@@ -103,7 +104,7 @@ impl<'h> History<'h> {
         }
     }
 
-    /// Returns the concerns about `call`, a part of `approval`. Only earlier approvals count.
+    /// Returns the concerns about `call`, which is part of `approval`. Only approvals older than `approval` count.
     pub fn concerns(&self, approval: &Approval, call: &Call) -> Vec<Concern> {
         let id = approval.id;
         let mut found = Vec::new();
@@ -176,7 +177,8 @@ impl Used {
         }
     }
 
-    /// Returns when the same call was last started without a known outcome. Age does not matter: the call may have run.
+    /// Returns the last time at which the same call was started without a known outcome; `None` if there is none. The
+    /// age of that start does not matter, because the call may have run.
     fn started_before(&self, id: ApprovalId, call: &Call) -> Option<Time> {
         let mut earlier = self
             .open_ended
@@ -199,7 +201,8 @@ impl Used {
         late.any(|(_, _, denied)| *denied == values)
     }
 
-    /// Finds an approved text at the same pointer that is one edit away, unless the text itself was approved before.
+    /// Returns a concern if an approved text at the same pointer is one edit away; `None` if there is none, or if the
+    /// text itself was approved before.
     fn look_alike(&self, id: ApprovalId, leaf: &Leaf<'_>) -> Option<Concern> {
         let known = self
             .texts
@@ -213,7 +216,7 @@ impl Used {
         let alike = known
             .iter()
             .filter(|(value, first)| **first < id && is_one_edit(value, &text));
-        // The first in alphabetical order, so that a card always shows the same one.
+        // Choose the first in alphabetical order, so that a card always shows the same text.
         let (like, _) = alike.min()?;
         Some(Concern::LooksLike {
             pointer: clip(&leaf.pointer, SHOWN_CHARS).to_string(),
@@ -239,8 +242,8 @@ impl Used {
     }
 }
 
-/// Returns true if the texts differ by one letter changed, added or left out, or by two neighbours swapped. A
-/// difference in digits alone usually means another id and does not count.
+/// Returns true if the texts differ by one letter that is changed, added or left out, or by two neighbouring letters
+/// that are swapped. A difference in digits alone does not count, because it usually means another id.
 fn is_one_edit(known: &str, text: &str) -> bool {
     // Rules out most pairs cheaply: one edit changes the length by less than this.
     if known.len().abs_diff(text.len()) > 8 {

@@ -1,4 +1,4 @@
-//! Each concern, with what raises it and what does not.
+//! Tests of each concern: cases that raise it and cases that do not.
 
 use super::*;
 use crate::approval::{Approval, SharedApproval};

@@ -1,7 +1,7 @@
 //! Durable state of a channel: the card last shown, and the ids of recent messages.
 //!
-//! Input: a channel and a change. Output: the state after the change, stored before anybody acts on it, so that a
-//! restart between the card and the reply, or another node, makes no difference.
+//! Input: a channel and a change. Output: the state after the change. The state is stored before anything is done with
+//! it, so a restart between the card and the reply, or a reply that reaches another node, makes no difference.
 //! Not here: the meaning of the state; see `conversation`.
 
 use std::collections::VecDeque;
@@ -19,13 +19,13 @@ use crate::store::{Store, StoreError};
 const MOST_MESSAGES: usize = 64;
 /// How long the state of an inactive channel is kept.
 const LASTS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Maximum number of attempts when other writers get in first.
+/// Maximum number of attempts to write the state when other writers are faster.
 const MOST_TRIES: usize = 32;
 
 /// State of a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelState {
-    /// The last card shown, unless something else was sent since.
+    /// The last card shown; `None` if there is none, or if something else was sent since.
     pub(super) card: Option<Card>,
     heard: VecDeque<Key>,
 }
@@ -34,16 +34,16 @@ pub(super) struct ChannelState {
 pub(super) struct Card {
     pub(super) message: Key,
     pub(super) digest: Hash,
-    /// Language of the card; absent in entries written by older versions.
+    /// Language of the card; `None` in entries written by older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) language: Option<String>,
-    /// Whether the whole card was shown. False in entries written by version 0.1.0; a yes then shows the card again.
+    /// True if the whole card was shown. False in entries written by version 0.1.0, so that a yes shows the card again.
     #[serde(default)]
     pub(super) whole: bool,
 }
 
 impl ChannelState {
-    /// Records a message id; returns false if it was recorded before.
+    /// Records a message id. Returns false if the id was recorded before.
     pub(super) fn record_message(&mut self, message: &Key) -> bool {
         if self.heard.contains(message) {
             return false;
@@ -61,8 +61,8 @@ impl ChannelState {
     }
 }
 
-/// Applies `change` to a channel's state and returns the new state with the result of `change`. On a conflict
-/// `change` is called again with the newer state; if it changes nothing, nothing is written.
+/// Applies `change` to a channel's state and returns the new state with the result of `change`. If another writer was
+/// faster, `change` is called again with the newer state. Nothing is written if the state stays the same.
 pub(super) async fn update_channel<T: Send>(
     store: &dyn Store,
     tenant: &Tenant,
@@ -96,7 +96,8 @@ pub(super) async fn update_channel<T: Send>(
     Err(StoreError::Busy("everybody writes in this channel".to_owned()))
 }
 
-/// Key of the channel's entry. Hashed, because channel names may be long and tenants may use the same ones.
+/// Returns the key of the channel's entry. It is a hash, because channel names may be long and tenants may use the same
+/// names.
 fn key(tenant: &Tenant, channel: &Channel) -> String {
     let length = u64::try_from(tenant.as_str().len()).unwrap_or(u64::MAX);
     let mut bytes = length.to_be_bytes().to_vec();

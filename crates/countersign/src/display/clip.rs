@@ -4,18 +4,18 @@ use std::fmt::{self, Write as _};
 
 use super::{Units, is_plain};
 
-/// A value cut for display. All pieces are escaped already.
+/// A value shortened for display. All parts are escaped already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clipped {
     /// Beginning of the value, or all of it if nothing is hidden.
     pub head: String,
     /// End of the value; empty if nothing is hidden.
     pub tail: String,
-    /// Characters that are not shown.
+    /// Number of characters that are not shown.
     pub hidden_chars: usize,
-    /// Bytes that are not shown.
+    /// Number of bytes that are not shown.
     pub hidden_bytes: usize,
-    /// Bytes of the whole value.
+    /// Number of bytes in the whole value.
     pub total_bytes: usize,
 }
 
@@ -59,7 +59,7 @@ fn clip_units(text: &str, max_chars: usize) -> Clipped {
     };
     let (head, rest) = units.split_at_checked(head_length).unwrap_or_default();
     let mut hidden = rest.len() - fitting(rest.iter().rev(), tail_width);
-    // A combining mark at the front of the tail would be drawn on our ellipsis.
+    // A combining mark at the beginning of the tail would be drawn on our ellipsis.
     while rest.get(hidden).is_some_and(|unit| unit.is_mark()) {
         hidden += 1;
     }
@@ -98,7 +98,7 @@ fn clip_plain(text: &str, max_chars: usize) -> Clipped {
     }
 }
 
-/// Appends `text`, clipped as by [`clip`], to `shown`.
+/// Appends `text` to `shown`, clipped as by [`clip`].
 pub(crate) fn clip_to(shown: &mut String, text: &str, max_chars: usize) {
     if text.len() <= max_chars && is_plain(text) {
         shown.push_str(text);
@@ -108,7 +108,7 @@ pub(crate) fn clip_to(shown: &mut String, text: &str, max_chars: usize) {
     let _ = write!(shown, "{}", clip(text, max_chars));
 }
 
-/// Returns how many units fit into `width` characters.
+/// Returns how many of the leading units fit into `width` characters.
 fn fitting<'a>(units: impl Iterator<Item = &'a super::Unit>, width: usize) -> usize {
     let mut used = 0;
     units

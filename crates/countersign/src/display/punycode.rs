@@ -1,7 +1,7 @@
 //! Punycode host names such as `xn--80ak6aa92e.com` (RFC 3492).
 //!
-//! Input: a host name. Output: the name decoded to Unicode or encoded in ASCII, or `None` if it cannot be. Not here:
-//! case folding and registry rules. The results are only shown, never looked up.
+//! Input: a host name. Output: the name decoded to Unicode or encoded in ASCII; `None` if that is impossible.
+//! Not here: case folding and registry rules. The results are only shown, never looked up.
 
 const BASE: u32 = 36;
 const SMALLEST: u32 = 1;
@@ -9,7 +9,7 @@ const LARGEST: u32 = 26;
 /// First code point beyond ASCII.
 const FIRST: u32 = 0x80;
 
-/// Returns true if a label is written in Punycode.
+/// Returns true if a label of a host name is written in Punycode.
 pub(super) fn is_disguised(label: &str) -> bool {
     meant(label).is_some_and(|rest| !rest.is_empty())
 }
@@ -24,7 +24,7 @@ pub(super) fn read_host(host: &str) -> Option<String> {
     labels.map(|labels| labels.join("."))
 }
 
-/// Encodes a host in ASCII; `None` if a label is too long.
+/// Encodes a host in ASCII; `None` if a label cannot be encoded, such as one that is too long.
 pub(super) fn write_host(host: &str) -> Option<String> {
     let label = |label: &str| match label.is_ascii() {
         true => Some(label.to_owned()),
@@ -34,7 +34,7 @@ pub(super) fn write_host(host: &str) -> Option<String> {
     labels.map(|labels| labels.join("."))
 }
 
-/// Longest label that is encoded, in characters; DNS allows 63 bytes.
+/// Maximum length of a label that is encoded, in characters; DNS allows 63 bytes.
 const LONGEST_LABEL: usize = 63;
 
 fn write(label: &str) -> Option<String> {
@@ -79,7 +79,7 @@ fn write(label: &str) -> Option<String> {
     Some(written)
 }
 
-/// Returns the Punycode digit of a value: letters come before figures.
+/// Returns the Punycode digit for a value: 0 to 25 are letters, 26 to 35 are the digits 0 to 9.
 fn digit(value: u32) -> Option<char> {
     char::from_digit((value + 10) % BASE, BASE)
 }
@@ -99,7 +99,7 @@ fn read(label: &str) -> Option<String> {
         let mut weight = 1u32;
         for step in (BASE..).step_by(36) {
             let digit = digits.next()?.to_digit(36)?;
-            // Letters come before figures here.
+            // In Punycode, letters come before the digits 0 to 9.
             let digit = (digit + 26) % 36;
             at = at.checked_add(digit.checked_mul(weight)?)?;
             let threshold = step.saturating_sub(bias).clamp(SMALLEST, LARGEST);

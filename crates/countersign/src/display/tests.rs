@@ -107,13 +107,13 @@ fn x103_of_all_code_points_no_invisible_one_is_shown_raw() {
                 | GeneralCategory::Surrogate
                 | GeneralCategory::Unassigned
         );
-        // An ordinary or ideographic space looks like what it is.
+        // An ordinary or ideographic space is recognisable as a space.
         let is_space = space.contains(character) && !matches!(character, ' ' | '\u{3000}');
         if !is_hidden && !is_space && !ignorable.contains(character) && !blank.contains(&character) {
             continue;
         }
         count += 1;
-        // After a base character, where a mark would be drawn.
+        // The character follows a base character, on which a mark would be drawn.
         let shown = escape(&format!("a{character}b")).into_owned();
         assert_eq!(shown, format!("a\\u{{{:x}}}b", u32::from(character)));
     }
@@ -254,7 +254,7 @@ fn x16_what_looks_like_another_address_gets_a_warning() {
 
 #[test]
 fn x16_text_that_is_seen_otherwise_than_it_stands_gets_a_warning() {
-    // Looks the same, but has other bytes.
+    // These spellings look the same but have different bytes.
     check_warnings("caf\u{e9}", &[]);
     check_warnings("cafe\u{301} x", &[Warning::NotComposed("cafe\u{301}".to_owned())]);
     for text in [

@@ -11,9 +11,9 @@ use unicode_security::skeleton;
 use super::punycode::{is_disguised, read_host, write_host};
 use super::{clip, is_forbidden, is_mark};
 
-/// Most warnings about one value.
+/// Maximum number of warnings about one value.
 const MOST: usize = 8;
-/// Longest quotation of a word or host in a warning, in characters.
+/// Maximum length of a quoted word or host in a warning, in characters.
 const NAMED_CHARS: usize = 60;
 
 /// A property of a value that a reader may not see.
@@ -38,7 +38,7 @@ pub enum Warning {
     /// A URL with user info that looks like its host, as in `http://acme.com@evil.example/`; holds the real host,
     /// escaped.
     UserInfo(String),
-    /// Right-to-left text beside digits, symbols or left-to-right text.
+    /// Right-to-left text together with digits, symbols or left-to-right text.
     MixedDirections,
 }
 
@@ -81,8 +81,8 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Returns true if these bytes certainly cause no warning: printable ASCII without Punycode. False only means that
-/// [`warnings`] has to look closer.
+/// Returns true if these bytes certainly cause no warning: printable ASCII without Punycode. If false, [`warnings`] has
+/// to examine them.
 pub fn is_unremarkable(bytes: &[u8]) -> bool {
     let is_plain = |byte: &u8| matches!(byte, 0x20..0x7f | b'\n' | b'\r' | b'\t');
     // No early exit, so that the compiler can vectorise the loop.
@@ -152,7 +152,7 @@ pub fn warnings(text: &str) -> Vec<Warning> {
     found
 }
 
-/// Returns the host of each URL in a word that has user info before its host, such as `evil.example` in
+/// Returns the hosts of those URLs in a word that have user info before the host, such as `evil.example` in
 /// `http://acme.com@evil.example/`. A backslash counts as a slash, as in browsers.
 fn hosts_behind_names(word: &str) -> impl Iterator<Item = &str> {
     let is_slash = |c: char| matches!(c, '/' | '\\');
@@ -178,8 +178,8 @@ fn is_between_hosts(character: char) -> bool {
     character.is_whitespace() || "/@<>()[]\"'`,;:?#=&".contains(character)
 }
 
-/// Returns true if some label of a host is not ASCII but consists of characters that look like ASCII, by Unicode's
-/// table.
+/// Returns true if a label of the host is not ASCII but consists of characters that look like ASCII, according to
+/// Unicode's table of confusable characters.
 fn is_alike(host: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || is_mark(c) || c == '-';
     let is_alike_label = |label: &str| {
@@ -220,8 +220,8 @@ fn is_like_slash(character: char) -> bool {
     )
 }
 
-/// Returns true if a word may be an address and has, between plain characters, one that looks like a dot or slash.
-/// Fractions and the full stop of a sentence do not count.
+/// Returns true if a word may be an address and contains, between plain characters, a character that looks like a dot
+/// or a slash. Fractions and the full stop of a sentence do not count.
 fn has_like_sign(word: &str) -> bool {
     if word.is_ascii() {
         return false;
@@ -284,7 +284,7 @@ fn is_mixed(word: &str) -> bool {
     if scripts.len() < 2 {
         return false;
     }
-    // These scripts contain Latin words without a space, and are not mistaken for Latin.
+    // These scripts are written with Latin words without a space between them, and cannot be mistaken for Latin.
     let together: [&[Script]; 8] = [
         &[Script::Latin, Script::Han, Script::Hiragana, Script::Katakana],
         &[Script::Latin, Script::Han, Script::Hangul],
@@ -315,7 +315,8 @@ mod tests {
         for character in '\0'..=char::MAX {
             let name = names.get(script.get(character)).unwrap();
             assert_eq!(character.script().full_name(), name, "{character:?}");
-            // An unassigned character is hidden, and warned about as such. A mark is drawn on its base, which counts.
+            // An unassigned character is hidden, and warned about as such. A mark is drawn on its base character, whose
+            // direction counts.
             let no_direction = [GeneralCategory::Unassigned, GeneralCategory::NonspacingMark];
             if no_direction.contains(&category.get(character)) {
                 continue;

@@ -17,7 +17,7 @@ pub enum BrokenHistory {
     /// The first event is missing or not `proposed`.
     #[error("the history does not begin with a proposal")]
     NoBeginning,
-    /// A second `proposed` event.
+    /// There is a second `proposed` event.
     #[error("event {0} is a second proposal")]
     SecondBeginning(u32),
     /// Event numbers have a gap or a repeat, or are out of order.
@@ -28,7 +28,7 @@ pub enum BrokenHistory {
         /// Number that the event has.
         found: u32,
     },
-    /// This event, or one before it, was changed.
+    /// This event, or an event before it, was changed.
     #[error("event {0} does not fit the events before it")]
     BrokenLink(u32),
     /// An event is earlier than the one before it.
@@ -40,10 +40,11 @@ pub enum BrokenHistory {
     /// An event names a call that the approval does not have.
     #[error("event {0} names call {1}, which is not there")]
     NoSuchCall(u32, u8),
-    /// The approval's version differs from the number of events: the last ones were cut off, or do not belong to it.
+    /// The approval's version differs from the number of events: the last events were cut off, or some belong to
+    /// another approval.
     #[error("the approval knows {approval} events, the history has {history}")]
     OtherLength {
-        /// Number of events by the approval's version.
+        /// Number of events according to the approval's version.
         approval: u32,
         /// Number of events found.
         history: usize,
@@ -62,7 +63,7 @@ pub enum BrokenHistory {
     OtherRows(u32),
 }
 
-/// The states derived from a history. Stores are checked against them.
+/// States that are derived from a history. Stores are checked against these states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// State of the approval.
@@ -133,10 +134,10 @@ fn check_place(event: &Event, expected: u32, before: (Hash, Time)) -> Result<(),
     Ok(())
 }
 
-/// Compares a stored approval with its history. Detects changed, removed, moved and cut-off events.
+/// Compares a stored approval with its history. Detects events that were changed, removed, moved or cut off.
 ///
-/// Does not detect a tail that was cut off together with the approval's own `version` and `link`; for that, keep the
-/// link or a checkpoint of the log elsewhere.
+/// Does not detect that the last events were cut off together with the approval's own `version` and `link`. To detect
+/// that, keep the link or a checkpoint of the log elsewhere.
 pub fn verify(approval: &Approval, events: &[Event]) -> Result<(), BrokenHistory> {
     let replay = Replay::fold(&approval.tenant, approval.id, events)?;
     let history = events.len();
@@ -177,8 +178,8 @@ pub fn verify(approval: &Approval, events: &[Event]) -> Result<(), BrokenHistory
     check_results(approval, events)
 }
 
-/// Like [`verify`], and compares the stored rows with the content hash in the last event, so that fields which no event
-/// mentions, such as a summary or a comment, cannot be changed either. `found` is the hash of the rows as stored.
+/// Like [`verify`], but also compares the stored rows with the content hash in the last event. So fields that no event
+/// mentions, such as a summary or a comment, cannot be changed either. `found` is the hash of the stored rows.
 pub fn verify_rows(
     approval: &Approval,
     events: &[Event],
@@ -190,7 +191,7 @@ pub fn verify_rows(
     };
     match last.content {
         Some(_) if last.content == found => Ok(()),
-        // Written by a version without content hashes.
+        // The events were written by a version without content hashes.
         None if events.iter().all(|event| event.content.is_none()) => Ok(()),
         _ => Err(BrokenHistory::OtherRows(last.number)),
     }
@@ -216,7 +217,7 @@ fn began_so(approval: &Approval, first: &EventKind) -> bool {
             && *undoes == approval.undoes)
 }
 
-/// Returns true if the decision's person, time and surface are those of the history, or both have no decision.
+/// Returns true if the decision has the person, time and surface that the history records, or if both have no decision.
 fn decided_so(approval: &Approval, events: &[Event]) -> bool {
     let told = events.iter().find_map(|event| match (&event.what, &event.by) {
         (EventKind::Approved { surface, .. }, Actor::Person(by)) => Some((true, by, event.at, surface)),
@@ -235,12 +236,12 @@ fn superseded_so(approval: &Approval, events: &[Event]) -> bool {
     told == approval.superseded_by
 }
 
-/// What the history says about a call's result.
+/// Information in the history about a call's result.
 #[derive(Clone, Copy)]
 enum ToldResult {
     /// The call has no result.
     Nothing,
-    /// A result with this hash and, in events of earlier versions, this length.
+    /// The result has this hash and, in events of earlier versions, this length.
     Hash(Hash, Option<u64>),
     /// The event has no hash: an earlier version wrote it, or the salt was erased.
     Untold,
@@ -268,7 +269,7 @@ fn check_results(approval: &Approval, events: &[Event]) -> Result<(), BrokenHist
         }
         let is_so = match (told, &call.result) {
             (ToldResult::Untold, _) | (ToldResult::Nothing, None) => true,
-            // Version 0.1.0 hashed without the salt.
+            // Version 0.1.0 computed the hash without the salt.
             (ToldResult::Hash(hash, bytes), Some(result)) => {
                 bytes.is_none_or(|bytes| u64::try_from(result.len()) == Ok(bytes))
                     && (approval.hash_of_result(result) == hash || Hash::of(result) == hash)
@@ -282,8 +283,8 @@ fn check_results(approval: &Approval, events: &[Event]) -> Result<(), BrokenHist
     Ok(())
 }
 
-/// Returns true if the stored endorsements are those of the history, and each was given on a card with this approval's
-/// digest.
+/// Returns true if the stored endorsements are those that the history records, and each was given on a card with this
+/// approval's digest.
 fn endorsed_so(approval: &Approval, events: &[Event]) -> bool {
     let told = events.iter().filter_map(|event| match (&event.what, &event.by) {
         (EventKind::Endorsed { digest, calls, .. }, Actor::Person(by)) if *digest == approval.digest => {
@@ -299,7 +300,8 @@ fn endorsed_so(approval: &Approval, events: &[Event]) -> bool {
         && told.eq(kept.map(|endorsed| (&endorsed.by, endorsed.at, &endorsed.calls)))
 }
 
-/// Returns true if a pass, if any, is the second event, written by the gate, and about this approval's only call.
+/// Returns true if the history contains no `passed` event, or only one: the second event, written by the gate, about
+/// this approval's only call.
 fn passed_so(approval: &Approval, events: &[Event]) -> bool {
     let mut passes = events
         .iter()
@@ -312,7 +314,7 @@ fn passed_so(approval: &Approval, events: &[Event]) -> bool {
     pass.number == 2 && is_of_this && is_by_the_gate && approval.calls.len() == 1 && passes.next().is_none()
 }
 
-/// Returns true if content is missing exactly where the history says that it was erased.
+/// Returns true if the content was erased exactly when the history records an erasure.
 fn erased_so(approval: &Approval, events: &[Event]) -> bool {
     let mut erased = events.iter().filter(|event| event.what == EventKind::Erased);
     let first = erased.next().map(|event| event.at);
@@ -323,7 +325,7 @@ fn erased_so(approval: &Approval, events: &[Event]) -> bool {
         && (first.is_none() || approval.calls.iter().all(is_gone))
 }
 
-/// Returns true if an approved approval has its quorum, and every person granted each released call.
+/// Returns true if an approved approval has its quorum, and every endorser granted each released call.
 fn has_quorum(approval: &Approval, events: &[Event]) -> bool {
     let approved = events.iter().find_map(|event| match &event.what {
         EventKind::Approved { calls, .. } => Some((event, calls)),

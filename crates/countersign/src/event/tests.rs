@@ -43,7 +43,7 @@ async fn eventful() -> (Approval, Vec<Event>) {
     (Approval::clone(&stored), fixture.events(&approval).await)
 }
 
-/// Recomputes all links, as an attacker with write access would.
+/// Recomputes all links, as an attacker with write access would do.
 fn relinked(approval: &Approval, events: &[Event]) -> Vec<Event> {
     let mut before = first_link(&approval.tenant, approval.id);
     let mut forged = Vec::new();
@@ -282,7 +282,7 @@ async fn i16_links_are_what_they_always_were() {
             r#""digest":"35de6385f7a089e269d087549a05044043e589c004fb553fb688aa3b70450453"}"#
         )
     );
-    // Without a content hash: the link format before version 0.2.0.
+    // Link format before version 0.2.0, without a content hash.
     let Event {
         number,
         at,
@@ -411,6 +411,6 @@ async fn x63_a_forged_name_result_or_row_is_found() {
         let found = verify_rows(&forged, &events, content(&forged));
         assert!(found.is_err(), "{what}");
     }
-    // A row without a content hash, after events that have one.
+    // The row has no content hash, although the events have one.
     assert!(verify_rows(&approval, &events, None).is_err());
 }
