@@ -1,11 +1,11 @@
-//! SHA-256 hashes, and the one way in which this crate hashes lists of fields.
+//! SHA-256 hashes, and the only format in which this crate hashes lists of fields.
 //!
 //! Each field is prefixed with its length, so different lists of fields never give the same input.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256 hash; written as lower-case hex.
+/// A SHA-256 hash. Its text form is lower-case hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
 
@@ -28,15 +28,15 @@ impl Hash {
         Some(Hash(out))
     }
 
-    /// First twelve hex digits, for display.
+    /// Returns the first twelve hex digits, for display.
     pub fn short(&self) -> String {
         self.to_string().chars().take(12).collect()
     }
 }
 
 impl Hash {
-    /// Encodes as lower-case hex. Written by hand, because this is in every event and every response, and formatting
-    /// each byte takes longer than hashing.
+    /// Encodes the hash as lower-case hex. Written by hand, because every event and response contains hashes, and
+    /// formatting each byte takes longer than hashing.
     fn hex(&self) -> [u8; 64] {
         let digit = |nibble: u8| match nibble {
             0..10 => b'0' + nibble,
@@ -88,7 +88,7 @@ pub struct Fields(Vec<u8>);
 const USUAL: usize = 1000;
 
 impl Fields {
-    /// Starts with the domain tag, which identifies what is being hashed.
+    /// Starts with the domain tag, which identifies the kind of data that is hashed.
     pub fn new(domain: &str) -> Fields {
         Fields(Vec::with_capacity(USUAL)).field(domain.as_bytes())
     }
@@ -100,7 +100,7 @@ impl Fields {
         self
     }
 
-    /// Adds an optional field; a missing one differs from an empty one.
+    /// Adds an optional field. A missing field gives a different hash than an empty one.
     pub fn optional(self, bytes: Option<&[u8]>) -> Fields {
         match bytes {
             Some(bytes) => self.field(&[1]).field(bytes),

@@ -20,21 +20,21 @@ pub enum BadName {
     /// The text is too long.
     #[error("{} has at most {LONGEST_NAME} characters", with_article(.0))]
     TooLong(&'static str),
-    /// The text contains control characters; databases reject NUL, and names are shown on one line.
+    /// The text contains control characters. Databases reject NUL, and names are shown on one line.
     #[error("{} must not contain control characters", with_article(.0))]
     Control(&'static str),
     /// The prefix is reserved for names that the service itself creates.
     #[error("{} must not begin with `{}`: such names are the service's own", with_article(.0), .1)]
     Reserved(&'static str, &'static str),
-    /// The text begins or ends with a blank or has two in a row, so it could be taken for another name.
+    /// The text begins or ends with a blank or has two in a row, so it could be mistaken for another name.
     #[error("{} has no blank at its beginning or end, and no two in a row", with_article(.0))]
     Blanks(&'static str),
-    /// Not a valid tool name. Tool names are limited to ASCII, because people compare them by eye.
+    /// The text is not a valid tool name. Tool names are limited to ASCII, because people compare them by eye.
     #[error("a tool name has only the letters A-Z and a-z, digits and `_ . / : -`, at most 128")]
     Tool,
 }
 
-/// Lets functions accept either a name or a text to be converted to one.
+/// Lets functions accept either a name or a text that is converted to a name.
 impl From<std::convert::Infallible> for BadName {
     fn from(never: std::convert::Infallible) -> BadName {
         match never {}
@@ -77,7 +77,7 @@ macro_rules! name {
                 Ok($type(text))
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -124,7 +124,7 @@ name!(
     "tenant"
 );
 name!(
-    /// A conversation. At most one approval is pending in it.
+    /// A conversation. At most one approval is pending in each channel.
     ///
     /// Conversations with served agents have names that only [`Channel::talk`] creates. [`Channel::new`], parsing and
     /// deserialising reject such names, so no request or credential can name one.
@@ -156,7 +156,7 @@ name!(
     "session"
 );
 name!(
-    /// Idempotency key: two requests with the same key are one request, sent twice.
+    /// Idempotency key: two requests with the same key are the same request, sent twice.
     Key,
     "idempotency key"
 );
@@ -170,12 +170,12 @@ const SERVICE: &str = "service:";
 
 impl Channel {
     /// Creates the channel of a conversation with a served agent. `secret` makes the name unguessable; `session` is the
-    /// name chosen by the person.
+    /// name that the person chose.
     pub fn talk(secret: [u8; 16], session: &str) -> Result<Channel, BadName> {
         Channel::stored(format!("{TALK}{:032x}/{session}", u128::from_be_bytes(secret)))
     }
 
-    /// Returns the name of the session, if this is the channel of a conversation with a served agent.
+    /// Returns the name of the session; `None` if this is not the channel of a conversation with a served agent.
     pub fn talk_session(&self) -> Option<&str> {
         let (_, session) = self.0.strip_prefix(TALK)?.split_once('/')?;
         Some(session)
@@ -200,7 +200,7 @@ impl Agent {
         Agent::stored(format!("{SERVICE}{}", Agent::new(part)?))
     }
 
-    /// Returns true for a part of the service that proposes for people.
+    /// Returns true if this is a part of the service that proposes for people.
     pub fn is_of_service(&self) -> bool {
         self.0.starts_with(SERVICE)
     }
@@ -226,7 +226,7 @@ impl Person {
 }
 
 impl Tenant {
-    /// The only tenant of single-tenant installations.
+    /// Returns the only tenant of a single-tenant installation.
     pub fn single() -> Tenant {
         Tenant(Arc::from("main"))
     }
@@ -246,7 +246,7 @@ fn check_name(word: &'static str, text: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-/// Rejects channels that differ from others only in blanks, which nobody sees.
+/// Rejects channel names that differ from others only in blanks, which people cannot see.
 fn check_blanks(word: &'static str, text: &str) -> Result<(), BadName> {
     let mut before = true;
     let mut has_two = false;
@@ -261,7 +261,7 @@ fn check_blanks(word: &'static str, text: &str) -> Result<(), BadName> {
     }
 }
 
-/// Returns the word with the article that fits it.
+/// Returns the word with the indefinite article that fits it.
 fn with_article(word: &str) -> String {
     match word.starts_with(['a', 'e', 'i', 'o', 'u']) {
         true => format!("an {word}"),
@@ -307,7 +307,7 @@ impl ToolName {
         Ok(ToolName(text))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -339,7 +339,7 @@ impl<'de> Deserialize<'de> for ToolName {
     }
 }
 
-/// Id of an approval: a UUIDv7, which grows with time to keep indexes compact and has 74 random bits.
+/// Id of an approval: a UUIDv7. It grows with time, which keeps indexes compact, and has 74 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ApprovalId(Uuid);
@@ -350,7 +350,7 @@ impl ApprovalId {
         ApprovalId(uuid::Builder::from_unix_timestamp_millis(millis, random).into_uuid())
     }
 
-    /// The sixteen bytes, as stored.
+    /// Returns the sixteen bytes, as stored.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -360,7 +360,7 @@ impl ApprovalId {
         ApprovalId(Uuid::from_bytes(bytes))
     }
 
-    /// Last eight hex digits, which are random, for display.
+    /// Returns the last eight hex digits, which are random, for display.
     pub fn short(&self) -> String {
         self.to_string().chars().skip(28).collect()
     }
@@ -389,7 +389,7 @@ impl FromStr for ApprovalId {
     }
 }
 
-/// Id of a call: its approval and its position there, from 1. Also the idempotency key for the tool.
+/// Id of a call: its approval and its position in that approval, from 1. Also the idempotency key for the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
     /// The approval that holds the call.
@@ -422,10 +422,10 @@ impl FromStr for CallId {
 
 as_text!(CallId);
 
-/// Who caused an event.
+/// The person, agent or gate that caused an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
-    /// The gate itself: expiry, time-outs, supersession.
+    /// The gate itself, in case of expiry, timeout or supersession.
     Gate,
     /// An agent, identified by its credential.
     Agent(Agent),
@@ -447,7 +447,7 @@ impl FromStr for Actor {
     type Err = BadName;
     fn from_str(text: &str) -> Result<Self, BadName> {
         match text.split_once(':') {
-            // Events are read back here, so service agents are accepted too.
+            // Events are read back with this code, so service agents are accepted, too.
             Some(("agent", name)) => Ok(Actor::Agent(Agent::stored(name)?)),
             Some(("person", name)) => Ok(Actor::Person(Person::new(name)?)),
             _ if text == "gate" => Ok(Actor::Gate),

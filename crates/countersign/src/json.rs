@@ -51,7 +51,7 @@ impl Default for Limits {
     }
 }
 
-/// Position and reason of a rejection.
+/// Position and reason of a rejection of JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed arguments at byte {at}: {reason}")]
 #[non_exhaustive]
@@ -62,7 +62,7 @@ pub struct Malformed {
     pub reason: Reason,
 }
 
-/// Reason for rejecting bytes.
+/// Reason for rejecting JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {

@@ -43,8 +43,8 @@
 //!
 //! # Features
 //!
-//! All of them are on by default; a program that needs less says `default-features = false`. A policy that needs a
-//! missing feature is refused, with a message that names it; it is never read in part.
+//! All of them are on by default, except `suite`; a program that needs fewer sets `default-features = false`. A policy
+//! that needs a missing feature is refused, with a message that names the feature; it is never read in part.
 //!
 //! | feature | what it adds |
 //! |---|---|
@@ -55,7 +55,7 @@
 //! | `seal` | credentials that a held call carries, encrypted until it runs: [`seal::Sealer`] |
 //! | `suite` | the conformance suite for stores; not on by default |
 //!
-//! Without features, the gate with the memory store is 53 crates; `docs/embedding.md` has the figures.
+//! Without features, the gate with the memory store is 53 crates; `docs/embedding.md` has the numbers.
 //!
 //! # Modules
 //!

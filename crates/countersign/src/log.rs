@@ -1,13 +1,14 @@
 //! The log: all events of a store in one order, with a Merkle tree over them.
 //!
 //! Input: events, in the order in which the store publishes them. Output: a size and a root hash that commit to all of
-//! them. Not here: signatures and proofs. They can be added without changing this: the tree is that of RFC 6962,
+//! them.
+//! Not here: signatures and proofs. They can be added without changing this module: the tree is that of RFC 6962,
 //! section 2.1, so the root of any prefix follows from the events alone.
 //!
 //! A leaf is the SHA-256 of a zero byte and these fields, each prefixed with its length in eight big-endian bytes:
-//! `countersign/log/1`, the tenant, the sixteen bytes of the approval's id, the event's number in eight bytes, and its
-//! link. The link covers the event and all earlier ones of its approval. Because of the approval's salt, it confirms no
-//! guess at erased content.
+//! `countersign/log/1`, the tenant, the sixteen bytes of the approval's id, the event's number in eight bytes, and the
+//! event's link. The link covers the event and all earlier ones of its approval. Its digests are salted, so it cannot
+//! confirm a guess at erased content.
 
 use sha2::{Digest as _, Sha256};
 
@@ -65,8 +66,8 @@ fn node(left: Hash, right: Hash) -> Hash {
     Hash(Sha256::digest(bytes).into())
 }
 
-/// Head of a log: its size, and the hashes of the perfect subtrees it consists of, largest first. There are as many as
-/// the size has one bits, so at most 64.
+/// Head of a log: the log's size, and the hashes of the perfect subtrees of which it consists, largest first. There are
+/// as many subtrees as the size has one bits, so at most 64.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHead {
     size: u64,
@@ -74,7 +75,7 @@ pub struct LogHead {
 }
 
 impl LogHead {
-    /// Restores a head from the bytes of [`LogHead::frontier`]; `None` if they do not fit the size.
+    /// Restores a head from the bytes of [`LogHead::frontier`]; `None` if their length does not fit the size.
     pub fn stored(size: u64, frontier: &[u8]) -> Option<LogHead> {
         let (hashes, []) = frontier.as_chunks::<32>() else {
             return None;
@@ -117,7 +118,7 @@ impl LogHead {
             .unwrap_or_else(|| Hash::of(&[]))
     }
 
-    /// Returns size and root, to be kept elsewhere.
+    /// Returns the size and the root, to be kept outside of the store.
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             size: self.size,
@@ -126,7 +127,8 @@ impl LogHead {
     }
 }
 
-/// Size and root of a log at one time. A copy kept elsewhere can prove later that no event before it was changed.
+/// Size and root of a log at one time. A copy that is kept elsewhere can prove later that no event before it was
+/// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Number of events.
@@ -135,7 +137,7 @@ pub struct Checkpoint {
     pub root: Hash,
 }
 
-/// Formats as `SIZE:ROOT`.
+/// Formats the checkpoint as `SIZE:ROOT`.
 impl std::fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.size, self.root)

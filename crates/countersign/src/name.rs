@@ -1,6 +1,8 @@
-//! Rules for names of accounts, agents, tokens and tenants: which are allowed, and when two are the same.
+//! Rules for the names of accounts, agents, tokens and tenants: which names are allowed, and when two names are the
+//! same.
 //!
-//! Input: one text or two. Output: why a name is rejected, its normal form, or whether two can be confused.
+//! Input: one text or two. Output: the reason why a name is rejected, its normal form, or whether two names can be
+//! confused.
 //!
 //! Names with the same normal form are the same name, so that `ana`, `Ana` and `ana ` cannot be different people. Names
 //! that merely look alike (`bill` and `bi1l`, Latin `cop` and Cyrillic `сор`) are different, but the second one cannot
@@ -23,7 +25,7 @@ pub enum RejectedName {
     /// An invisible character.
     #[error("a name has no invisible characters: `{}` is one", .0.escape_unicode())]
     Invisible(char),
-    /// Not in normal form (NFKC); holds the normal form.
+    /// Not in normal form (NFKC). The value is the normal form.
     #[error("write the name as `{0}`")]
     Form(String),
     /// A symbol that is easily confused with another.
@@ -55,7 +57,7 @@ pub fn check(text: &str) -> Result<(), RejectedName> {
     one_script(text)
 }
 
-/// Normal form for comparing names: ignores case, invisible characters and extra spaces.
+/// Returns the normal form by which names are compared. It ignores case, invisible characters and extra spaces.
 pub fn fold(text: &str) -> String {
     if text.is_ascii() {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -65,20 +67,21 @@ pub fn fold(text: &str) -> String {
         .chars()
         .filter(|character| character.is_whitespace() || !is_forbidden(*character))
         .collect();
-    // Upper case first: it unifies what lower case keeps apart, such as `ß` and `ss`.
+    // Convert to upper case first: it unifies letters that lower case keeps apart, such as `ß` and `ss`.
     let folded = compatible(&seen.to_uppercase().to_lowercase());
     let words: Vec<&str> = folded.split_whitespace().collect();
     words.join(" ")
 }
 
-/// Returns true if the names can be mistaken for each other according to Unicode's table of confusable characters (UTS
-/// 39), as written or in lower case.
+/// Returns true if the names, as written or in lower case, can be mistaken for each other according to Unicode's table
+/// of confusable characters (UTS 39).
 pub fn looks_like(left: &str, right: &str) -> bool {
     let right = looks(right);
     looks(left).iter().any(|look| right.contains(look))
 }
 
-/// Returns the skeletons of a name; two names that share one can be mistaken for each other.
+/// Returns the skeletons of a name, as written and in lower case. Two names with a common skeleton can be mistaken for
+/// each other.
 pub fn looks(text: &str) -> [String; 2] {
     // Case matters: `I` and `l` look alike, `i` and `l` do not.
     let look = |text: &str| fold(&skeleton(text).collect::<String>());
@@ -130,7 +133,7 @@ fn one_script(text: &str) -> Result<(), RejectedName> {
     }
 }
 
-/// Returns true for ASCII. ASCII letters are counted as Latin separately.
+/// Returns true for ASCII characters. ASCII letters are counted as Latin separately.
 fn is_plain(character: char) -> bool {
     character.is_ascii()
 }

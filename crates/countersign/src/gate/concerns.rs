@@ -11,19 +11,19 @@ use crate::store::{Filter, StoreError};
 
 /// Maximum number of an agent's latest approvals to read as its history.
 const HISTORY: usize = 200;
-/// Maximum number of approvals to read in total for a page with several agents' cards; each agent gets at least
+/// Maximum number of approvals to read in total for a page with cards of several agents. Each agent gets at least
 /// `A_FEW`.
 const MOST: usize = 1_000;
 const A_FEW: usize = 20;
-/// Byte budget for reading one agent's history.
+/// Maximum number of bytes to read of one agent's history.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// The concerns about each call of an approval.
 pub type Concerns = Vec<Vec<Concern>>;
 
 impl Gate {
-    /// Returns the concerns about each call, based on the agent's earlier proposals. Computed when a card is shown, so
-    /// that proposing stays cheap.
+    /// Returns the concerns about each call, based on the agent's earlier proposals. They are computed when a card is
+    /// shown, so that proposing stays cheap.
     pub async fn concerns(&self, approval: &Approval) -> Result<Concerns, StoreError> {
         let found = self.concerns_about(&[approval]).await?;
         Ok(found.into_iter().next().unwrap_or_default())
@@ -45,7 +45,7 @@ impl Gate {
                 continue;
             };
             let filter = Filter {
-                // Passed calls carry no person's judgement, and must not crowd decided approvals off the page.
+                // No person has judged passed calls, so they must not crowd decided approvals off the page.
                 asked: true,
                 agent: Some(agent.clone()),
                 after: Some(id),

@@ -1,4 +1,4 @@
-//! Records a person's decision and runs the calls it releases.
+//! Records a person's decision and runs the calls that it releases.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::secrecy::{Concealed, Secrecy, concealed, too_many};
 use crate::store::StoreError;
 use crate::summary::generic;
 
-/// Placeholder for a secret that an edit keeps as it was proposed. The inbox page puts the secret back; nothing else
-/// does, so an edit that still holds it is refused.
+/// Placeholder for a secret that an edit keeps as it was proposed. Only the inbox page replaces it with the secret
+/// again, so an edit that still contains the placeholder is refused.
 pub const KEPT: &str = "(secret, kept as it is)";
 
 /// Maximum length of a reason for withdrawing, in characters.
 const LONGEST_REASON: usize = 200;
 
-/// Result of a decision and of the calls it released. A refusal is a result, too: check `refusal`, or call
+/// Result of a decision and of the calls that it released. A refusal is also a result: check `refusal`, or call
 /// [`accepted`](Resolved::accepted).
 #[derive(Debug)]
 #[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
@@ -53,8 +53,8 @@ impl Resolved {
     }
 }
 
-/// Future that records a decision and then runs what it releases. Returns the final approval and the outcome of each
-/// call, or `None` if there is nothing to run here.
+/// Future that records a decision and then runs the released calls. Returns the final approval and the outcome of each
+/// call, or `None` if this gate has nothing to run.
 pub type Running = BoxFuture<'static, Result<Option<(SharedApproval, Vec<Ran>)>, StoreError>>;
 
 impl Gate {
@@ -65,7 +65,7 @@ impl Gate {
 
     /// Records a decision and runs the released calls whose tools this gate's executor runs.
     ///
-    /// Records the start of the first call together with the decision. Continues if the caller goes away.
+    /// Records the start of the first call together with the decision. Continues even if the caller stops waiting.
     pub async fn decide_and_run(&self, decision: Decision) -> Result<Resolved, StoreError> {
         let (answer, running) = self.decide_and_start(decision, tokio::spawn).await?;
         let ran = running.await;
@@ -80,9 +80,9 @@ impl Gate {
         })
     }
 
-    /// Like [`decide_and_run`](Self::decide_and_run), but returns as soon as the decision is on record. The work is
-    /// passed to `spawn`, which must run it to completion even if the caller goes away: a started call whose future is
-    /// dropped ends as unknown.
+    /// Like [`decide_and_run`](Self::decide_and_run), but returns as soon as the decision is recorded. The rest of the
+    /// work is passed to `spawn`, which must run it to completion even if the caller stops waiting: a started call
+    /// whose future is dropped ends as unknown.
     pub async fn decide_and_start<T>(
         &self,
         decision: Decision,
@@ -113,13 +113,13 @@ impl Gate {
         };
         let (approval, started) = (answer.approval.clone(), answer.started);
         let is_accepted = answer.refusal.is_none();
-        // The receiver may be gone; nobody needs the answer then.
+        // The send fails if the caller no longer waits for the answer.
         let _ = tell.send(Ok(answer));
         match (approval, started, token) {
             (Some(approval), Some(position), Some(token)) => {
                 self.run_from(tenant, approval, position, token).await.map(Some)
             }
-            // A call with a snapshot is started separately, after reading it again.
+            // A call with a snapshot is started separately, after the data behind the snapshot has been read again.
             (Some(approval), None, Some(_)) if is_accepted && self.needs_snapshot_read(&approval) => {
                 self.run_released(&tenant, approval).await.map(Some)
             }
@@ -127,7 +127,8 @@ impl Gate {
         }
     }
 
-    /// Records a decision together with the start of the first call it releases, and returns that call's token.
+    /// Records a decision together with the start of the first call that it releases, and returns the token of that
+    /// call.
     async fn decide_with_token(
         &self,
         decision: Decision,
@@ -161,8 +162,8 @@ impl Gate {
         self.store.write(Command::Attempt(attempt)).await.map(|_| ())
     }
 
-    /// Withdraws a pending approval; an agent can withdraw only its own. The reason is recorded without secrets, cut to
-    /// 200 characters.
+    /// Withdraws a pending approval; an agent can withdraw only its own. The reason is recorded without secrets, and
+    /// cut to 200 characters.
     pub async fn withdraw(
         &self,
         tenant: &Tenant,
@@ -170,7 +171,7 @@ impl Gate {
         by: Actor,
         reason: Option<String>,
     ) -> Result<DecideAnswer, StoreError> {
-        // The reason is kept in an event forever, so it is short and without secrets.
+        // The reason is kept in an event forever, so it has to be short and free of secrets.
         let reason = match reason {
             None => None,
             Some(reason) => {
@@ -225,7 +226,7 @@ impl Gate {
     }
 
     /// Returns the approval as it would be after these choices, so that a surface can show what would run before
-    /// anything is decided: edited calls have their new arguments, terms and digests; the approval keeps its own
+    /// anything is decided. Edited calls have their new arguments, terms and digests; the approval keeps its own
     /// digest.
     pub fn preview(&self, approval: &Approval, choices: &[Choice]) -> Result<Approval, Refusal> {
         let mut revisions = Vec::new();
@@ -253,7 +254,8 @@ impl Gate {
         Ok(preview)
     }
 
-    /// Evaluates the policy for edited arguments, before the decision is recorded.
+    /// Evaluates the policy for edited arguments, before the decision is recorded. The inner error is the refusal of an
+    /// edit.
     async fn revisions(
         &self,
         decision: &Decision,
@@ -286,7 +288,7 @@ impl Gate {
     }
 
     /// Returns the first value or name in the edited calls that is not secret but would be hidden, because it repeats a
-    /// secret.
+    /// secret; `None` if there is none.
     fn concealed_by_edits(
         &self,
         approval: &Approval,
@@ -361,7 +363,8 @@ impl Gate {
     }
 }
 
-/// Returns the JSON pointer of the first secret argument that still holds the placeholder [`KEPT`].
+/// Returns the JSON pointer of the first secret argument that still is the placeholder [`KEPT`]; `None` if there is
+/// none.
 fn kept_at(arguments: &[u8], secrecy: &Secrecy) -> Option<String> {
     let is_kept = |leaf: &json::Leaf| leaf.kind == json::Kind::String && leaf.text() == KEPT;
     let leaves = json::leaves(arguments).into_iter();
@@ -369,7 +372,8 @@ fn kept_at(arguments: &[u8], secrecy: &Secrecy) -> Option<String> {
     kept.next().map(|leaf| leaf.pointer)
 }
 
-/// Returns the approval with edits in place of the arguments, one revision for each [`Choice::Edit`].
+/// Returns the approval with edited arguments in place of the proposed ones. `revisions` has one element for each
+/// [`Choice::Edit`].
 fn edited(approval: &Approval, choices: &[Choice], revisions: &[Revision]) -> Approval {
     let mut approval = approval.clone();
     let mut revisions = revisions.iter();
@@ -378,7 +382,7 @@ fn edited(approval: &Approval, choices: &[Choice], revisions: &[Revision]) -> Ap
             && let Some(revision) = revisions.next()
         {
             call.original = Some(std::mem::replace(&mut call.arguments, revision.arguments.clone()));
-            // The provenance was about the proposed values.
+            // The provenance described the proposed values.
             call.provenance = None;
             call.terms = revision.terms.clone();
             call.revision = call.revision.saturating_add(1);
@@ -387,7 +391,8 @@ fn edited(approval: &Approval, choices: &[Choice], revisions: &[Revision]) -> Ap
     approval
 }
 
-/// Returns the request hash stored with an idempotency key. Covers the decision, but not its time or surface.
+/// Returns the request hash that is stored with an idempotency key. It covers the decision, but not its time or
+/// surface.
 fn decision_hash(decision: &Decision) -> Hash {
     let fields = Fields::new("countersign/decision/1")
         .field(decision.decider.person.as_str().as_bytes())

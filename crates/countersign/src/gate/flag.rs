@@ -1,8 +1,8 @@
 //! The `confirmed` flag: support for agents whose tools ask for confirmation themselves.
 //!
 //! Such an agent calls a tool, is answered `requiresConfirmation`, asks the person, and calls again with `confirmed:
-//! true`. The flag itself is never trusted. It only runs a call that a person approved, with the same arguments in the
-//! same channel, and the bytes that run are those that were shown.
+//! true`. The flag itself is never trusted: only a call that a person approved, with the same arguments and in the same
+//! channel, runs, and it runs with the bytes that were shown.
 
 use super::{Gate, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
 use crate::approval::{Approval, SharedApproval};
@@ -12,21 +12,21 @@ use crate::json::{FLAGS, Node, TopLevel, Tree};
 use crate::state::{CallState, State};
 use crate::store::Filter;
 
-/// Instructions for a model on held calls, for agents with their own loop.
+/// Instructions for a model on how to handle held calls, for agents with their own loop.
 pub const GUIDE: &str = include_str!("guide.txt");
 
-/// Result of a call that may carry the flag.
+/// Result of submitting a call that may carry the flag.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Flagged {
-    /// A person approved exactly this call: it may run, once.
+    /// A person approved exactly this call. The permit lets it run once.
     Confirmed(Permit),
     /// The call was ruled on like any other.
     Submitted(Submitted),
 }
 
 impl Gate {
-    /// Submits one call whose arguments may say `confirmed: true`.
+    /// Submits one call whose arguments may contain `confirmed: true`.
     pub async fn submit_flagged(&self, submission: Submission) -> Result<Flagged, SubmitError> {
         let ([call], Some(channel)) = (submission.calls.as_slice(), &submission.channel) else {
             return Ok(Flagged::Submitted(self.submit(submission).await?));
@@ -57,8 +57,8 @@ impl Gate {
 }
 
 impl Submitted {
-    /// Returns the tool result to give while a person is asked: `requiresConfirmation` with a message. `None` if
-    /// nothing is held.
+    /// Returns the tool result for the time in which a person is asked: `requiresConfirmation` with a message. `None`
+    /// if no call is held.
     pub fn requires_confirmation(&self) -> Option<String> {
         let approval = self.approval.as_ref()?;
         self.calls
@@ -77,7 +77,7 @@ impl Submitted {
     }
 }
 
-/// Returns the position of a released call with the same tool, arguments and working folder.
+/// Returns the position of a released call with the same tool, arguments and working folder; `None` if there is none.
 fn released(approval: &SharedApproval, wanted: &SubmittedCall) -> Option<u8> {
     let approval: &Approval = approval;
     let mut calls = approval.numbered();
@@ -101,8 +101,8 @@ fn is_flagged(arguments: &[u8]) -> bool {
     flags.any(|(_, value)| value.node == Node::Bool(true))
 }
 
-/// Returns true if two calls' arguments are equal apart from the flag. Compares them as written: a number in another
-/// notation is another argument.
+/// Returns true if the arguments of two calls are equal apart from the flag. They are compared as written: a number in
+/// another notation is a different argument.
 pub fn is_same_but_for_the_flag(left: &[u8], right: &[u8]) -> bool {
     let fields = |bytes| -> Option<Vec<(String, String)>> {
         let Node::Object(fields) = Tree::read(bytes, TopLevel::Object).ok()?.node else {

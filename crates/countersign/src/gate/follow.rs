@@ -1,5 +1,5 @@
-//! Follows a tenant's approvals: new ones for surfaces that ask people, released ones for the hosts that run their
-//! calls.
+//! Follows a tenant's approvals: new approvals for surfaces that ask people, and released ones for the hosts that run
+//! their calls.
 //!
 //! Input: the store's feed, and its signal that something changed. Output: streams and pages of approvals; and
 //! [`Gate::maintain`], the background work of a host that embeds the gate.
@@ -20,15 +20,16 @@ use crate::state::State;
 use crate::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, StoreError};
 use crate::wake::Changes;
 
-/// Interval at which [`Gate::maintain`] sweeps. An approval expires on time regardless; the sweep only records it.
+/// Interval at which [`Gate::maintain`] sweeps. An approval expires in time even without a sweep, which only records
+/// the expiry.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// Longest time until the feed is read again without a signal: a store on a network may signal a commit before its feed
+/// Maximum time until the feed is read again without a signal: a store on a network may signal a commit before the feed
 /// shows it.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Maximum number of approvals whose calls [`Gate::maintain`] runs at the same time.
 const MOST_AT_ONCE: usize = 100;
 
-/// Position in a tenant's released approvals. Starts with everything released so far.
+/// Position in a tenant's released approvals. A new cursor starts with the approvals that are released already.
 #[derive(Clone, Debug, Default)]
 pub struct ReleasedCursor(Position);
 
@@ -36,7 +37,7 @@ pub struct ReleasedCursor(Position);
 enum Position {
     #[default]
     Start,
-    /// Listing the approvals that were open at the start; the feed continues at `then`.
+    /// The approvals that were open at the start are being listed. Afterwards the feed is read from `then`.
     Listing {
         after: Option<ApprovalId>,
         then: Cursor,
@@ -68,8 +69,8 @@ impl Gate {
         })
     }
 
-    /// Returns the next page of approvals with released calls, and whether there may be more: first those already
-    /// released, then those released later, by any process.
+    /// Returns the next page of approvals with released calls: first those already released, then those released later,
+    /// by any process. The second value is true if there may be more.
     pub async fn next_released(
         &self,
         tenant: &Tenant,
@@ -104,12 +105,12 @@ impl Gate {
         }
     }
 
-    /// Does a gate's background work for one tenant, until the store is closed or permanently refuses writes: records
-    /// expiries and timeouts, and runs calls that were released by another process or before this one started, if this
+    /// Does a gate's background work for one tenant, until the store is closed or permanently refuses writes. Records
+    /// expiries and timeouts. Runs calls that were released by another process or before this process started, if this
     /// gate's executor runs their tools. Temporary errors are retried.
     ///
-    /// A service spawns this once. Without it, approvals still expire in time, but only calls that are decided through
-    /// [`decide_and_run`](Gate::decide_and_run) of this gate run.
+    /// A service spawns this once per tenant. Without it, approvals still expire in time, but calls run only if they
+    /// are decided through [`decide_and_run`](Gate::decide_and_run) of this gate.
     pub async fn maintain(&self, tenant: &Tenant) -> Result<(), StoreError> {
         let mut changes = self.store.hub().changes();
         let mut sweeps = interval(SWEEP_EVERY);
@@ -118,7 +119,7 @@ impl Gate {
         let room = Arc::new(Semaphore::new(MOST_AT_ONCE));
         loop {
             self.store.health()?;
-            // An error may pass: the same position is read again after the next signal or sweep.
+            // The error may be temporary: the same position is read again after the next signal or sweep.
             while let Ok((approvals, is_more)) = self.next_released(tenant, &mut cursor).await {
                 for approval in approvals {
                     self.run_in_background(tenant, approval, &room).await;
@@ -162,9 +163,9 @@ struct Follower {
     gate: Gate,
     tenant: Tenant,
     changes: Changes,
-    /// `None` until the approvals that wait now have been listed.
+    /// Position in the feed; `None` until the approvals that are pending at the beginning have been listed.
     cursor: Option<Cursor>,
-    /// Approvals listed at the beginning. The feed may return them once more.
+    /// Approvals that were listed at the beginning. They are remembered, because the feed may return them once more.
     listed: HashSet<ApprovalId>,
     ready: VecDeque<SharedApproval>,
 }

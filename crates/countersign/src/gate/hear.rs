@@ -1,7 +1,8 @@
-//! Handles a person's reply in a channel while an approval is pending there.
+//! Handles a person's reply in a channel while an approval is pending in that channel.
 //!
-//! Input: the reading of the reply, its sender, and the card they had seen. Output: what happened, and whether the
-//! message is still passed on to the agent. Not here: reading or writing text; see `reply` and `conversation`.
+//! Input: the reading of the reply, its sender, and the card that the sender had seen. Output: what happened, and
+//! whether the message is still passed on to the agent.
+//! Not here: reading or writing text; see `reply` and `conversation`.
 
 use super::{Gate, Resolved};
 use crate::approval::{Approval, SharedApproval};
@@ -21,29 +22,30 @@ pub struct Reply {
     pub channel: Channel,
     /// Sender, as verified by the channel's adapter.
     pub sender: Decider,
-    /// Reading of the text.
+    /// Interpretation of the text.
     pub reading: Reading,
-    /// The card last shown before the message was sent, if it was shown completely.
+    /// The card that was shown last before the message was sent; `None` if it was not shown completely.
     pub seen: Option<WholeCard>,
     /// Id of the message, so that a duplicate delivery counts once.
     pub message: Option<Key>,
 }
 
-/// Result of a reply. Exhaustive, because a surface that misses one leaves the person without an answer.
+/// Result of a reply. Exhaustive, because a surface that ignores a variant leaves the person without an answer.
 #[derive(Debug)]
 pub enum ReplyOutcome {
-    /// Nothing is pending here, or not for this sender: pass the message on to the agent.
+    /// No approval is pending in the channel, or this sender is not one of its approvers: pass the message on to the
+    /// agent.
     PassOn,
-    /// The approval was decided, and its calls were run as far as this gate's executor runs them.
+    /// The approval was decided, and those of its calls whose tools this gate's executor runs were run.
     Decided(Resolved),
     /// The reply was about something else and withdrew the approval: pass the reply on to the agent.
     Cancelled(SharedApproval),
-    /// The approval stays: pass the message on to the agent and show the card again.
+    /// The approval stays pending: pass the message on to the agent and show the card again.
     Kept(SharedApproval),
-    /// A yes to another card than the pending one: show the pending card again.
+    /// The reply was a yes to another card than the pending one: show the pending card again.
     ShowAgain(SharedApproval),
-    /// A yes to a card that was not shown completely: the approval stays, and the person needs to see the whole card
-    /// elsewhere.
+    /// The reply was a yes to a card that was not shown completely. The approval stays pending, and the person has to
+    /// see the whole card elsewhere.
     Incomplete(SharedApproval),
     /// The decision was refused.
     Refused(Refusal),
@@ -56,7 +58,7 @@ pub(crate) fn may_answer(sender: &Decider, pending: &Approval) -> bool {
 }
 
 impl Gate {
-    /// Handles a reply, if an approval is pending in its channel.
+    /// Handles a reply. Returns [`ReplyOutcome::PassOn`] if no approval is pending in its channel.
     pub async fn hear(&self, reply: Reply) -> Result<ReplyOutcome, StoreError> {
         let pending = self.store.pending_in(&reply.tenant, &reply.channel).await?;
         match pending {
@@ -87,7 +89,7 @@ impl Gate {
             }
             Reading::Other => return self.handle_other_reply(reply, pending).await,
         };
-        // A yes counts only for the card that its sender was shown completely.
+        // A yes counts only if its sender was shown this whole card.
         let is_pending = |card: &WholeCard| *card == WholeCard::shown(&pending);
         match reply.seen.clone().filter(is_pending) {
             Some(card) => {

@@ -1,8 +1,8 @@
-//! Passed calls that are more than reads: recorded like every other call, although nobody was asked.
+//! Passed calls that are more than reads: recorded like every other call, although no person was asked.
 //!
 //! Input: the calls of one submission that the policy passes. Output: a permit for each, with its start on record; or,
-//! for a retry under the same idempotency key, the call that ran before. Not here: reads. They may repeat, get a permit
-//! without a record, and touch no disk.
+//! for a retry under the same idempotency key, the call that ran before.
+//! Not here: reads. They may repeat, get a permit without a record, and touch no disk.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::seal::Secret;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 
-/// Time to wait for an outcome beyond the call's own timeout.
+/// Additional time to wait for an outcome after the call's own timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A passed call that is not on record yet.
@@ -28,16 +28,16 @@ pub(super) struct Passing {
     pub(super) index: usize,
     pub(super) call: NewCall,
     pub(super) seeds: Seeds,
-    /// Credential of the call. Passed to the tool and never stored, because the call starts at once.
+    /// Credential of the call. It is passed to the tool and never stored, because the call starts at once.
     pub(super) secret: Option<Secret>,
 }
 
 impl Gate {
-    /// Records passed calls as started, each separately, and returns their rulings in the same order. If one cannot be
-    /// recorded, none of them runs.
+    /// Records passed calls as started, each separately, and returns their rulings in the same order. If one of them
+    /// cannot be recorded, none of them runs.
     ///
-    /// `held` is true if other calls of the submission are held: then their approval carries the submission's
-    /// idempotency key.
+    /// `held` is true if other calls of the submission are held. Then the approval of those calls carries the
+    /// submission's idempotency key.
     pub(super) async fn record_passing(
         &self,
         submission: &Submission,
@@ -46,8 +46,8 @@ impl Gate {
         held: bool,
     ) -> Result<Vec<(usize, Ruled)>, SubmitError> {
         let mut ruled = Vec::with_capacity(passing.len());
-        // INVARIANT: exactly one record of a submission carries its idempotency key unchanged, whatever the policy
-        // says. A retry under another policy finds that record, and runs nothing a second time.
+        // INVARIANT: exactly one record of a submission carries its idempotency key unchanged, under any policy. A
+        // retry under another policy finds that record, and runs nothing a second time.
         if !held && submission.key.is_some() && !passing.is_empty() {
             let first = passing.remove(0);
             let key = submission.key.clone().map(|key| (key, body));
@@ -141,7 +141,8 @@ impl Gate {
         }
     }
 
-    /// Waits until a started call has ended, at most for its timeout and a little longer, and returns its outcome.
+    /// Waits until a started call has ended and returns its outcome. If the call has not ended some seconds after its
+    /// timeout, the outcome is unknown.
     pub async fn outcome_of(&self, tenant: &Tenant, call: CallId) -> Outcome {
         let unreadable = |error: StoreError| Outcome::Unknown(format!("its record cannot be read: {error}"));
         let started = match self.store.approval(tenant, call.approval).await {

@@ -20,7 +20,7 @@ use crate::stopwatch::Stopwatch;
 /// Rulings on the calls of one submission, before any of them is recorded.
 #[derive(Default)]
 pub(super) struct Rulings {
-    /// Rulings, one per call, in order; `None` for those in `passing`.
+    /// Rulings, one per call, in order; `None` for the calls in `passing`.
     pub(super) calls: Vec<Option<Ruled>>,
     pub(super) held: Vec<NewCall>,
     /// Passed calls with an effect other than `read`, which have to be recorded before they run.
@@ -124,7 +124,7 @@ impl Gate {
                 return Ok(None);
             }
         };
-        // A person is not asked about a change that cannot be shown.
+        // A person is not asked about a change that cannot be shown to them.
         let before = match before {
             Ok(before) => before,
             Err(reason) => {
@@ -165,7 +165,8 @@ impl Gate {
     }
 }
 
-/// Returns the snapshot for the call at an index, or why a required one is missing.
+/// Returns the snapshot for the call at an index, or the reason why a required snapshot is missing. `None` if the call
+/// needs no snapshot.
 pub(super) fn snapshot_at(snapshots: &Snapshots, at: usize) -> Result<Option<Arc<Snapshot>>, String> {
     snapshots.get(at).cloned().flatten().transpose()
 }

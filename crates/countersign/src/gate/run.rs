@@ -13,15 +13,15 @@ use crate::state::CallState;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Number of attempts to record an outcome while the caller waits; after that the gate keeps it and retries in the
-/// background.
+/// Number of attempts to record an outcome while the caller waits. After that the gate keeps the outcome and retries in
+/// the background.
 const FINISH_TRIES: u32 = 4;
-/// Fraction of a call's timeout after which its record is read again before the call is sent.
+/// Fraction of a call's timeout after which the call's record is read again before the call is sent.
 const READ_AGAIN_AFTER: f64 = 0.1;
 /// Time after a call's timeout during which a late result is still recorded.
 const LATE: Duration = Duration::from_secs(600);
 
-/// A call that this gate ran, and whose outcome is on record.
+/// A call that this gate ran, with its recorded outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ran {
@@ -32,7 +32,7 @@ pub struct Ran {
 }
 
 impl Gate {
-    /// Records that a call starts now and returns the permit to run it, to one caller only.
+    /// Records that a call starts now and returns the permit to run it. Only one caller gets a permit.
     pub async fn start(
         &self,
         tenant: &Tenant,
@@ -89,8 +89,8 @@ impl Gate {
         Ok(finished.map(|finished| finished.approval))
     }
 
-    /// Like [`finish`](Self::finish), but keeps the outcome and retries if the store cannot write it. For hosts that
-    /// will not report it again.
+    /// Like [`finish`](Self::finish), but if the store cannot write the outcome, keeps it and retries. For hosts that
+    /// will not report the outcome again.
     pub async fn finish_with_retry(
         &self,
         tenant: &Tenant,
@@ -103,8 +103,8 @@ impl Gate {
         Ok(finished.map(|finished| finished.approval))
     }
 
-    /// Runs a permitted call with the gate's executor and records its outcome. Continues if the caller goes away.
-    /// Nothing is recorded for a read.
+    /// Runs a permitted call with the gate's executor and records its outcome. Continues even if the caller stops
+    /// waiting. The outcome of a read is not recorded.
     pub async fn run_passed(&self, permit: Permit) -> Outcome {
         let (Some(call), Some(token)) = (permit.call, permit.token.clone()) else {
             return self.execute(permit).await.0;
@@ -174,19 +174,19 @@ impl Gate {
                     ran.extend(more);
                     approval = after;
                 }
-                // This call will not run, but later ones may.
+                // This call will not run, but later calls may.
                 Err(ExecuteRefusal::NotAsShown { .. } | ExecuteRefusal::NothingToUndo { .. }) => {
                     let after = self.store.approval(tenant, approval.id).await?;
                     approval = after.ok_or_else(mismatch)?;
                 }
-                // Another process started it, or it is too late.
+                // Another process has started the call, or it is too late for it.
                 Err(_) => return Ok((approval, ran)),
             }
         }
         Ok((approval, ran))
     }
 
-    /// Runs a call whose start is on record, and then all released calls after it.
+    /// Runs a call whose start has been recorded, and then all released calls after it.
     pub(super) async fn run_from(
         &self,
         tenant: Tenant,
@@ -201,7 +201,7 @@ impl Gate {
         Ok((approval, ran))
     }
 
-    /// Returns true if this gate runs the next call and has to read its snapshot again first.
+    /// Returns true if this gate runs the next call and has to read the data behind its snapshot again first.
     pub(super) fn needs_snapshot_read(&self, approval: &SharedApproval) -> bool {
         let next = self
             .next_here(approval)
@@ -214,8 +214,8 @@ impl Gate {
         next.filter(|position| self.runs_call(approval, *position))
     }
 
-    /// Runs a call whose start is on record and those after it. Each start is recorded together with the previous
-    /// outcome; stops at a call that cannot be started that way.
+    /// Runs a call whose start has been recorded, and the calls after it. Each further start is recorded together with
+    /// the previous outcome. Stops at a call that cannot be started that way.
     async fn run_started(
         &self,
         tenant: Tenant,
@@ -236,7 +236,8 @@ impl Gate {
             };
             let outcome = outcome.bounded();
             let next = self.next_after(&approval, position);
-            // Without a token, the next call is left to followers of the feed: recording this outcome matters more.
+            // If no token can be created, the next call is left to followers of the feed: recording this outcome
+            // matters more.
             let next_token = next.and_then(|_| StartToken::new().ok());
             let finish = Finish {
                 start_next: next_token.as_ref().map(StartToken::hash),
@@ -247,13 +248,13 @@ impl Gate {
                 self.clone()
                     .record_late(tenant.clone(), call, token.token.clone(), late);
             }
-            // The store cannot write now and the outcome is kept: the decision stands, and followers of the feed
-            // continue once it is on record.
+            // The store cannot write now, so the outcome is kept in memory. The decision stands, and followers of the
+            // feed continue once the outcome is recorded.
             let Ok(recorded) = recorded else {
                 return Ok((approval, ran));
             };
             ran.push(Ran { call, outcome });
-            // The sweep gave the call up and it was settled meanwhile: nothing left to do here.
+            // A sweep gave the call up, and its outcome was settled meanwhile: nothing is left to do here.
             let Ok(finished) = recorded else {
                 return Ok((approval, ran));
             };
@@ -269,7 +270,8 @@ impl Gate {
         approval.call(position).is_some_and(|call| self.runs(&call.tool))
     }
 
-    /// Returns the next released call after `position`, if this gate's executor runs it.
+    /// Returns the position of the next released call after `position`; `None` if there is none or this gate's executor
+    /// does not run it.
     fn next_after(&self, approval: &SharedApproval, position: u8) -> Option<u8> {
         let released = |call: &crate::call::Call| call.state == CallState::Released;
         let mut later = approval
@@ -314,8 +316,8 @@ impl Gate {
         })
     }
 
-    /// Runs a call with its time limit; after a panic or timeout the outcome is unknown. Also returns the task of a
-    /// call that timed out, because it may still answer.
+    /// Runs a call within its time limit. After a panic or a timeout the outcome is unknown. Also returns the task of a
+    /// call that timed out, because the call may still answer.
     pub(super) async fn execute(
         &self,
         permit: Permit,
@@ -335,11 +337,11 @@ impl Gate {
         }
     }
 
-    /// Returns the time left for a call about to be sent, or why it must not be sent any more.
+    /// Returns the time left for a call that is about to be sent, or the reason why it must not be sent any more.
     ///
-    /// A process may be suspended between the recorded start and this moment: stopped, swapped out, or with the whole
-    /// machine. Others give the call up at its deadline, and people may have settled it. So a call past its deadline is
-    /// not sent, and if a good part of its time has passed its record is read again first.
+    /// A process may be suspended between the recorded start and this moment, alone or together with the whole machine.
+    /// Other processes give the call up at its deadline, and people may have settled its outcome. So a call past its
+    /// deadline is not sent, and if more than a small part of its time has passed, its record is read again first.
     async fn check_in_time(&self, permit: &Permit) -> Result<Duration, String> {
         const LATE: &str = "its time was over before it could be sent";
         let (Some(id), Some(token)) = (permit.call, &permit.token) else {
@@ -372,7 +374,7 @@ impl Gate {
         tokio::spawn(async move {
             let abort = task.abort_handle();
             match tokio::time::timeout(LATE, task).await {
-                // The unknown outcome is on record already.
+                // The unknown outcome has already been recorded.
                 Ok(Ok(Outcome::Unknown(_)) | Err(_)) => {}
                 Ok(Ok(outcome)) => {
                     let finish = Finish {
@@ -404,8 +406,8 @@ impl Gate {
         }
     }
 
-    /// Records the outcome of a call. If that fails, the gate keeps the outcome and retries later; an error only means
-    /// that it is not on record yet.
+    /// Records the outcome of a call. If that fails, the gate keeps the outcome and retries later. An error only means
+    /// that the outcome has not been recorded yet.
     pub(super) async fn record_outcome(
         &self,
         finish: Finish,
@@ -433,8 +435,8 @@ impl Gate {
     }
 }
 
-/// Fails outside of a tokio runtime, and in one that was built without timers: a call could be run there, but neither
-/// be given up in time nor its outcome be recorded. Checked before a start is recorded.
+/// Fails outside of a tokio runtime, and in one that was built without timers. A call could be run in such a runtime,
+/// but it could not be given up in time, nor its outcome be recorded. Checked before a start is recorded.
 pub(super) fn require_timers() -> Result<(), StoreError> {
     // Tokio has no other way to find out whether timers are enabled.
     match std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))) {
@@ -446,7 +448,7 @@ pub(super) fn require_timers() -> Result<(), StoreError> {
     }
 }
 
-/// Returns the recorded start of a call and its deadline.
+/// Returns the recorded start of a call and its deadline; `None` if the call has not been started.
 pub(super) fn start_and_deadline(approval: &SharedApproval, position: u8) -> Option<(Time, Time)> {
     let run = approval.call(position)?.execution.as_ref()?;
     Some((run.started_at, run.deadline))

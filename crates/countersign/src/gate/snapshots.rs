@@ -1,7 +1,7 @@
-//! Snapshots: reads what a call would change, when a person is asked and again before the call runs.
+//! Snapshots: reads the data that a call would change, when a person is asked and again before the call runs.
 //!
-//! Input: calls whose tools declare such a read. Output: snapshots; before the start the current content, and a new
-//! proposal if it has changed. A call whose snapshot cannot be read is neither shown nor run.
+//! Input: calls whose tools declare such a read. Output: snapshots. Before the start also the current content, and a
+//! new proposal if it has changed. A call whose snapshot cannot be read is neither shown nor run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,18 +23,19 @@ use crate::stopwatch::Stopwatch;
 use crate::summary::generic;
 use crate::undoes::Undoes;
 
-/// Upper limit for one read, whatever the tool's own timeout is.
+/// Maximum time for one read, even if the tool's own timeout is longer.
 const LONGEST_READ: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent reads for one submission.
 const AT_ONCE: usize = 8;
-/// Maximum number of characters passed on from the error of a failed read.
+/// Maximum number of characters of a failed read's error message that are passed on.
 const REASON_CHARS: usize = 200;
 
-/// For each submitted call: its snapshot, or why it cannot be read; `None` if its tool declares none.
+/// For each submitted call: its snapshot, or the reason why it cannot be read; `None` if the call's tool declares no
+/// such read. Empty if no tool does.
 pub(super) type Snapshots = Vec<Option<Result<Arc<Snapshot>, String>>>;
 
 impl Gate {
-    /// Reads the snapshots of all calls. Costs nothing if no tool declares one.
+    /// Reads the snapshots of all calls. Costs nothing if no tool declares such a read.
     pub(super) async fn snapshots(&self, submission: &Submission) -> Snapshots {
         let declares = |call: &SubmittedCall| self.policy.reads_before(&call.tool);
         if !submission.calls.iter().any(declares) {
@@ -49,7 +50,7 @@ impl Gate {
         stream::iter(reads).buffered(AT_ONCE).collect().await
     }
 
-    /// Reads the snapshot of one call.
+    /// Reads the snapshot of one call; `None` if its tool declares no such read. The error is the reason for the agent.
     pub(super) async fn snapshot(
         &self,
         tenant: &Tenant,
@@ -66,7 +67,8 @@ impl Gate {
         Some(read.map(Arc::new).map_err(told))
     }
 
-    /// Reads the snapshot again just before the call starts. If it has changed, also returns a proposal to ask again.
+    /// Reads the data behind the snapshot again just before the call starts. If the data has changed, also returns a
+    /// proposal to ask again.
     pub(super) async fn reread_snapshot(
         &self,
         tenant: &Tenant,
@@ -110,7 +112,7 @@ impl Gate {
             tenant: tenant.clone(),
             tool: tool.clone(),
             arguments: arguments.clone(),
-            // The credential is for the call itself, not for this read.
+            // The credential belongs to the call itself, not to this read.
             secret: None,
             timeout: pass.timeout.min(LONGEST_READ),
             call: None,
@@ -135,8 +137,8 @@ impl Gate {
         }
     }
 
-    /// Builds a proposal of the same call with the new snapshot. `None` if the policy forbids it by now, or the
-    /// credential cannot be opened.
+    /// Builds a proposal of the same call with the new snapshot. `None` if the call can no longer be held, for example
+    /// because the policy forbids it by now or its credential cannot be opened.
     fn ask_again(&self, approval: &Approval, position: u8, call: &Call, found: Snapshot) -> Option<Propose> {
         let seeds = Seeds::new().ok()?;
         let request = CallRequest {

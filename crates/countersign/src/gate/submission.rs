@@ -26,28 +26,28 @@ pub struct Submission {
     pub agent: Agent,
     /// The credential that the agent used.
     pub requester: Person,
-    /// The person that the agent acts for, if known.
+    /// The person for whom the agent acts, if known.
     pub on_behalf_of: Option<Person>,
-    /// The channel, if any; it has at most one pending approval.
+    /// The channel, if any. A channel has at most one pending approval.
     pub channel: Option<Channel>,
-    /// The agent's run, to list related approvals.
+    /// The agent's run, by which related approvals can be listed.
     pub run: Option<Run>,
     /// The agent's session, recorded with the approval.
     pub session: Option<Session>,
-    /// The agent's own explanation, shown separately and marked as its claim.
+    /// The agent's own explanation, which is shown separately and marked as the agent's claim.
     pub claim: Option<String>,
-    /// Idempotency key: a retry with the same key is the same submission.
+    /// Idempotency key: a submission with the same key is a retry, and proposes nothing new.
     pub key: Option<Key>,
-    /// The conversation so far, used to trace where values came from; without it their origin is unknown. If told by
-    /// the agent it can only tighten rulings; see [`VouchedConversation`].
+    /// The conversation so far, used to trace where values came from. Without it, their origin is unknown. A
+    /// conversation that the agent itself reports can only make rulings stricter; see [`VouchedConversation`].
     pub conversation: Option<VouchedConversation>,
-    /// The calls, in the order to run them.
+    /// The calls, in the order in which they run.
     pub calls: Vec<SubmittedCall>,
 }
 
 impl Submission {
-    /// Creates a submission with only the required fields; names can be given as text. Set others with struct update
-    /// syntax.
+    /// Creates a submission with only the required fields; names can be given as text. Set the other fields with struct
+    /// update syntax.
     pub fn new(
         tenant: impl TryInto<Tenant, Error: Into<BadName>>,
         agent: impl TryInto<Agent, Error: Into<BadName>>,
@@ -79,9 +79,10 @@ pub struct SubmittedCall {
     pub arguments: Arc<[u8]>,
     /// Definition of the tool and its source. Only a definition that the gate read itself satisfies a pin.
     pub definition: Definition,
-    /// Credential that the tool needs; encrypted while the call waits.
+    /// Credential that the tool needs. It is encrypted while the call waits.
     pub secret: Option<Secret>,
-    /// The folder that the host will run the call in, if the host knows: shown, and part of what is approved.
+    /// The folder that the host will run the call in, if the host knows it. The folder is shown to the person and part
+    /// of what is approved.
     pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
@@ -98,12 +99,12 @@ impl SubmittedCall {
     }
 }
 
-/// An agent's wishes for an approval that it asks for explicitly.
+/// Options that an agent sets for an approval that it asks for explicitly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApprovalOptions {
-    /// Requested risk. Can raise the policy's risk, never lower it.
+    /// Requested risk. It can raise the policy's risk, never lower it.
     pub risk: Option<Risk>,
-    /// Requested time to decide. Can shorten the policy's time, never lengthen it.
+    /// Requested time to decide. It can shorten the policy's time, never lengthen it.
     pub ttl: Option<Duration>,
 }
 
@@ -113,14 +114,15 @@ pub struct ApprovalOptions {
 pub struct Submitted {
     /// One ruling per call, in order.
     pub calls: Vec<Ruled>,
-    /// The approval of all held calls, if any.
+    /// The approval of all held calls; `None` if no call is held.
     pub approval: Option<SharedApproval>,
 }
 
 /// Ruling on one call. Exhaustive, because the caller has to know of every call whether it may run.
 #[derive(Debug)]
 pub enum Ruled {
-    /// The call may run at once. Unless it is a read, its start is on record, and the caller must report its outcome.
+    /// The call may run at once. Unless it is a read, its start has been recorded, and the caller must report its
+    /// outcome.
     Pass(Permit),
     /// The call passed before, in the same submission under the same idempotency key, and does not run again.
     /// [`Gate::outcome_of`](super::Gate::outcome_of) returns its outcome.
@@ -129,22 +131,22 @@ pub enum Ruled {
     Held(CallId),
     /// The policy forbids the call: it will not run, and nobody is asked.
     Forbidden {
-        /// Reason, so that the agent can correct the call.
+        /// Explanation for the agent, so that it can correct the call.
         reason: String,
     },
     /// The call is not well formed: its tool has no valid name, or its arguments are not strict JSON. It will not run,
     /// and nobody is asked.
     Malformed {
-        /// Reason, so that the agent can correct the call.
+        /// Explanation for the agent, so that it can correct the call.
         reason: String,
     },
 }
 
-/// Error of a whole submission. None of its calls runs.
+/// Error that concerns a whole submission. None of its calls runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// No calls, or too many.
+    /// The submission has no calls, or too many.
     #[error("a submission has 1 to {MOST_CALLS} calls, this one has {0}")]
     CallCount(usize),
     /// The agent's claim is too long.
@@ -153,7 +155,7 @@ pub enum SubmitError {
     /// A call's secret cannot be stored.
     #[error("the call's secret cannot be kept: {0}")]
     Seal(#[from] SealError),
-    /// The call at this position cannot be held.
+    /// The call at this position (from 1) cannot be held, for the given reason.
     #[error("call {0} cannot be asked for: {1}")]
     NotAskable(u8, String),
     /// The proposal was refused.
@@ -168,7 +170,7 @@ pub enum SubmitError {
     /// The call cannot be undone, for the given reason.
     #[error("call `{0}` cannot be undone: {1}")]
     NoUndo(CallId, String),
-    /// A submission for an undo has calls of its own, which would not be part of it.
+    /// A submission for an undo has calls of its own, which the undo would ignore.
     #[error("an undo makes its own calls, but the submission has {0}")]
     UndoWithCalls(usize),
     /// The store failed.

@@ -6,13 +6,13 @@ use crate::provenance::Provenance;
 
 #[cfg(feature = "provenance")]
 impl Gate {
-    /// Traces where a call's values came from, if the conversation was given.
+    /// Traces where a call's values came from; `None` if the submission has no conversation.
     pub(super) fn trace(&self, submission: &Submission, request: CallRequest<'_>) -> Option<Provenance> {
         let told = submission.conversation.as_ref()?;
         Some(self.policy.trace(request.tool, request.arguments, told))
     }
 
-    /// Traces a call as [`Self::trace`] does, unless the policy lets all calls of its tool pass anyway.
+    /// Traces a call as [`Self::trace`] does. `None` also if the policy lets all calls of the tool pass anyway.
     pub(super) fn trace_unless_passed(
         &self,
         submission: &Submission,
@@ -23,7 +23,7 @@ impl Gate {
     }
 }
 
-/// Returns true if tracing through a submission's conversation may block a shared thread for too long.
+/// Returns true if the submission's conversation is so long that tracing may block a shared thread for too long.
 #[cfg(feature = "provenance")]
 pub(super) fn is_long(submission: &Submission) -> bool {
     const LONG_FROM: usize = 64 * 1024;

@@ -1,7 +1,7 @@
 //! Proposes the undo of calls that succeeded.
 //!
-//! Input: a call that succeeded, or an approval with some. Output: a new approval that is shown, decided and run like
-//! any other. Calls without an undo are listed and stay done.
+//! Input: a call that succeeded, or an approval with such calls. Output: a new approval that is shown, decided and run
+//! like any other. Calls without an undo are listed and stay in effect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::state::CallState;
 use crate::summary::{SecretPath, Secrets, generic, is_secret, mark_each, marked};
 use crate::undoes::Undoes;
 
-/// Maximum length of a JSON pointer in a message, in characters.
+/// Maximum length of a JSON pointer in an error message, in characters.
 const PLACE_CHARS: usize = 100;
 
 /// Result of proposing the undo of a whole approval.
@@ -36,14 +36,15 @@ pub struct Undoing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotUndone {
-    /// Position in its approval, from 1.
+    /// Position of the call in its approval, from 1.
     pub position: u8,
-    /// Reason; `None` if the policy declares no undo for the tool.
+    /// Reason why the call cannot be undone; `None` if the policy declares no undo for the tool.
     pub why: Option<String>,
 }
 
 impl Gate {
-    /// Proposes the undo of a call that succeeded as a new approval. The submission says who asks, and has no calls.
+    /// Proposes the undo of a call that succeeded, as a new approval. The submission identifies the requester and must
+    /// have no calls.
     pub async fn undo(&self, submission: Submission, call: CallId) -> Result<SharedApproval, SubmitError> {
         check_no_calls(&submission)?;
         let no_undo = |reason: String| SubmitError::NoUndo(call, reason);
@@ -76,7 +77,7 @@ impl Gate {
             .numbered()
             .filter(|(_, call)| call.state == CallState::Succeeded && call.undone_by.is_none())
             .collect();
-        // INVARIANT: last call first, the order that `Undoes` requires.
+        // INVARIANT: the last call comes first, as `Undoes` requires.
         for (position, call) in done.into_iter().rev() {
             match self.undo_of(&submission.tenant, call, &seeds).await {
                 Ok(new) => {
@@ -118,7 +119,7 @@ impl Gate {
     /// Builds the call that undoes `done`.
     async fn undo_of(&self, tenant: &Tenant, done: &Call, seeds: &Seeds) -> Result<NewCall, NoUndo> {
         let result = done.result.as_deref().unwrap_or_default();
-        // INVARIANT: a call that was shown as final has no undo, whatever the current policy says.
+        // INVARIANT: a call that was shown as final has no undo, even if the current policy declares one.
         if done.terms.undo == Undoable::No {
             return Err(UndoProblem::NotDeclared(done.tool.to_string()).into());
         }
@@ -149,7 +150,7 @@ impl Gate {
         };
         // An undo is always held, even if the policy would pass the tool.
         let mut terms = self.policy.hold(request).map_err(other)?;
-        // Values that were secret in the original call stay secret here, whatever this tool calls them.
+        // Values that were secret in the original call stay secret here, under whatever name this tool has for them.
         let own = terms.secret.clone().unwrap_or_default();
         let more = self.secrets_of_undo(done, &arguments, &secrecy, &own, &seeds.salt);
         let more = more.map_err(other)?;
@@ -267,7 +268,7 @@ impl Gate {
     }
 }
 
-/// Returns the JSON pointer of a name such as `args.user.id` within its document.
+/// Returns the JSON pointer, within its document, for a name such as `args.user.id`.
 fn pointer_of(name: &str) -> String {
     let parts = name.split('.').skip(1);
     parts.map(|part| format!("/{part}")).collect()

@@ -1,8 +1,8 @@
-//! Retries recording outcomes that the store could not take.
+//! Retries recording outcomes that the store could not write.
 //!
 //! Input: the outcome of a call that could not be written. Output: the record, as soon as the store accepts it; or, if
-//! the process ends first, the outcomes themselves, for the caller to keep until the next start. Not here: files, and
-//! giving up.
+//! the process ends first, the outcomes themselves, for the caller to keep until the next start.
+//! Not here: files, and giving up.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -16,12 +16,12 @@ use crate::command::{Answer, Command, Finish};
 use crate::executor::Outcome;
 use crate::store::Store;
 
-/// Pause after the first failure. It doubles with each further one.
+/// Pause after the first failure. The pause doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Most outcomes that are written at once, so that the store can commit them together.
+/// Maximum number of outcomes that are written at once, so that the store can commit them together.
 const TOGETHER: usize = 64;
-/// Most bytes of results that are kept. Beyond that, a result is replaced by its size and hash.
+/// Maximum number of bytes of results that are kept. Beyond that, a result is replaced with its size and hash.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 /// Queue of outcomes that wait for the store. One task writes them and ends when the queue is empty.
@@ -37,7 +37,7 @@ struct Waiting {
 }
 
 impl Gate {
-    /// Returns how many outcomes are known but not recorded, because the store does not take them.
+    /// Returns the number of outcomes that are known but not recorded, because the store cannot write them.
     pub fn unrecorded(&self) -> usize {
         lock(&self.unrecorded).outcomes.len()
     }
@@ -49,7 +49,8 @@ impl Gate {
         }
     }
 
-    /// Waits up to `within` until every known outcome is recorded. Returns those that are not; they also stay queued.
+    /// Waits up to `within` until every known outcome is recorded. Returns the outcomes that are still not recorded;
+    /// they also stay queued.
     pub async fn flush_unrecorded(&self, within: Duration) -> Vec<Finish> {
         let written = async {
             while self.unrecorded() > 0 {
@@ -65,8 +66,8 @@ impl Gate {
         lock(&self.unrecorded).outcomes.values().cloned().collect()
     }
 
-    /// Queues an outcome until it is recorded. The next call of its batch is not started along with it, because nobody
-    /// would run it.
+    /// Queues an outcome until it is recorded. The next call of the batch is not started together with the record,
+    /// because no process would run that call.
     pub(super) fn keep_outcome(&self, finish: Finish) {
         let mut waiting = lock(&self.unrecorded);
         let finish = Finish {
@@ -115,7 +116,7 @@ async fn work(store: Weak<dyn Store>, unrecorded: Arc<Unrecorded>) {
 }
 
 /// Returns the next outcomes after the number `after`, wrapping around at the end of the queue, so that an outcome that
-/// cannot be written does not hold up the others. Returns `None` if the queue is empty.
+/// cannot be written does not block the others. Returns `None` if the queue is empty.
 fn next_round(unrecorded: &Unrecorded, after: &mut u64) -> Option<Vec<(u64, Finish)>> {
     let mut waiting = lock(unrecorded);
     if waiting.outcomes.is_empty() {
@@ -144,7 +145,7 @@ async fn write_once(store: &dyn Store, unrecorded: &Unrecorded) {
     write_round(store, unrecorded, all).await;
 }
 
-/// Writes these outcomes, removes the settled ones from the queue, and returns how many those were.
+/// Writes these outcomes and removes the settled ones from the queue. Returns the number of settled outcomes.
 async fn write_round(store: &dyn Store, unrecorded: &Unrecorded, round: Vec<(u64, Finish)>) -> usize {
     let writes = round.into_iter().map(|(number, finish)| async move {
         // A refusal means that the call has already ended in another way, so there is nothing left to record.

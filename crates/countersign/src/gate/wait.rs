@@ -1,4 +1,4 @@
-//! Waits for approvals, woken by notification rather than polling.
+//! Waits for approvals. Waiters are woken by notifications and do not poll.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::store::StoreError;
 /// Condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// The approval was decided or ended otherwise.
+    /// The approval was decided or has ended otherwise.
     Decided,
-    /// The approval was decided or ended otherwise, and all its calls have ended or will never run.
+    /// The approval was decided or has ended otherwise, and all its calls have ended or will never run.
     Finished,
 }
 
 /// Result of a wait.
 #[derive(Clone, Debug)]
 pub enum Waited {
-    /// The condition is met.
+    /// The condition was met.
     Done(SharedApproval),
     /// The time to wait ran out. The approval is unaffected.
     TimedOut(SharedApproval),
@@ -41,7 +41,7 @@ impl Until {
 }
 
 impl Gate {
-    /// Waits until an approval is decided or finished, or until the timeout.
+    /// Waits until an approval is decided or finished, or until the timeout has passed.
     pub async fn wait(
         &self,
         tenant: &Tenant,
@@ -52,8 +52,8 @@ impl Gate {
         self.wait_if(tenant, id, until, timeout, |_| true).await
     }
 
-    /// Like [`wait`](Self::wait), for a caller who may not see every approval: those that `may_see` rejects count as
-    /// missing.
+    /// Like [`wait`](Self::wait), but for a caller who may not see every approval. If `may_see` returns false, the
+    /// result is [`Waited::NotFound`].
     pub async fn wait_if(
         &self,
         tenant: &Tenant,
@@ -84,7 +84,7 @@ impl Gate {
                 Ok(Some(changed)) if changed.tenant == *tenant => changed,
                 Ok(None) => return Err(StoreError::Stopped("it was closed".to_owned())),
                 Ok(Some(_)) | Err(_) => {
-                    // Either the approval is due, so sweep, or the caller's time is up.
+                    // The approval is due and has to be swept, or the caller's time is up.
                     self.expire_due().await?;
                     let Some(current) = self.store.approval(tenant, id).await? else {
                         return Ok(Waited::NotFound);
@@ -98,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// Returns when the approval is due to expire or time out.
+    /// Returns the time at which the approval expires or its call times out; `None` if nothing is due.
     async fn due_at(&self, approval: &Approval) -> Result<Option<Instant>, StoreError> {
         let Some(due) = approval.due_at() else {
             return Ok(None);

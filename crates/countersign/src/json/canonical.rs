@@ -1,9 +1,9 @@
 //! Canonical form of arguments, for recognising a call that was denied before (X99).
 //!
-//! Input: arguments. Output: bytes that are equal for all spellings of the same values. Ignored are whitespace,
-//! invisible characters in strings, key order, number notation (`5000`, `5000.0`, `5e3`), escapes, members that are
-//! `null`, and flags that claim confirmation. An empty string, list or object is a value, because tools use it to clear
-//! a field.
+//! Input: arguments. Output: bytes that are equal for all spellings of the same values. Differences in whitespace,
+//! invisible characters in strings, key order, number notation (`5000`, `5000.0`, `5e3`) and escapes are ignored, as
+//! are members that are `null` and flags that claim confirmation. An empty string, list or object is a value, because
+//! tools use it to clear a field.
 //! INVARIANT: for refusals only. This form is never hashed into a digest, shown or run.
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -12,12 +12,14 @@ use super::number::decimal;
 use super::{Node, TopLevel, Tree};
 use crate::display::is_forbidden;
 
-/// Arguments that claim a person confirmed. The claim is not trusted, and does not make the call a different one.
+/// Arguments that claim that a person has confirmed. The claim is not trusted, and does not make the call a different
+/// one.
 pub(crate) const FLAGS: [&str; 2] = ["confirmed", "confirm"];
-/// Prefixes of such a name, as in `userConfirmed` and `is_confirmed`.
+/// Prefixes of a name that claims confirmation, as in `userConfirmed` and `is_confirmed`.
 const WHO_CONFIRMED: [&str; 6] = ["user", "human", "person", "is", "has", "already"];
 
-/// Encodes arguments so that equal values give equal bytes. Unreadable arguments are kept as they are.
+/// Encodes arguments so that equal values give equal bytes. Arguments that are not a JSON object are kept as written,
+/// after a `?`.
 pub(crate) fn canonical(arguments: &[u8]) -> Vec<u8> {
     let Ok(tree) = Tree::read(arguments, TopLevel::Object) else {
         return [b"?", arguments].concat();
@@ -32,7 +34,7 @@ pub(crate) fn canonical(arguments: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns true if a name claims confirmation, in any case and with any of the prefixes.
+/// Returns true if a name claims confirmation, in any letter case and with any of the prefixes.
 fn says_confirmed(name: &str) -> bool {
     let letters = name.chars().filter(|character| character.is_alphanumeric());
     let letters: String = letters.flat_map(char::to_lowercase).collect();
@@ -82,8 +84,8 @@ fn object<'f, 'a: 'f>(fields: impl Iterator<Item = &'f Field<'a>>, out: &mut Vec
     }
 }
 
-/// Normalises a string to what a person sees: without invisible characters and surrounding blanks, and with one kind of
-/// space. Line breaks and indentation are kept, since they matter in code.
+/// Normalises a string to what a person sees: without invisible characters and surrounding blanks, and with only one
+/// kind of space. Line breaks and indentation are kept, because they matter in code.
 fn seen(string: &str) -> String {
     let seen = string.chars().filter_map(|character| match character {
         '\n' | '\t' => Some(character),
@@ -160,7 +162,7 @@ mod tests {
             r#"{"amount":5000,"to":"café","list":[1,{"a":1,"b":"x"}]}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x","confirmed":true}]}"#,
             r#"{"amount":5000,"to":"café"}"#,
-            // An empty value may clear a field, so this is a different call.
+            // An empty value may clear a field, so this call is a different one.
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"note":""}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"tags":[]}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"more":{}}"#,

@@ -54,7 +54,7 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// No limits: the bytes were checked before, and only heap use grows with depth.
+/// No limits, because the bytes were checked before, and only heap use grows with depth.
 const UNLIMITED: Limits = Limits {
     bytes: usize::MAX,
     depth: usize::MAX,
@@ -132,8 +132,8 @@ pub fn keys(bytes: &[u8]) -> Vec<Key> {
     found
 }
 
-/// Finds the outermost values whose pointers satisfy `is_wanted`, in order, with their byte ranges. The bytes must have
-/// been accepted by [`check`](super::check).
+/// Finds the outermost values whose pointers satisfy `is_wanted`. Returns their pointers and byte ranges, in order. The
+/// bytes must have been accepted by [`check`](super::check).
 pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     let mut at = PointerTracker::default();
@@ -160,13 +160,13 @@ pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Rang
     found
 }
 
-/// Returns the pointer of the value that contains a byte of a JSON text; `None` for a key, or if the text before it is
-/// not JSON.
+/// Returns the pointer of the value that contains the byte at `offset` of a JSON text. `None` if the byte belongs to a
+/// key, or if the text before it is not JSON.
 #[cfg(feature = "provenance")]
 pub(crate) fn pointer_at(text: &str, offset: usize) -> Option<String> {
     let mut at = PointerTracker::default();
     let mut is_value = false;
-    // The truncated scan ends inside the value.
+    // The truncated text ends inside the value, so a fault is expected.
     let _fault = scan(text.get(..offset)?.as_bytes(), UNLIMITED, TopLevel::Any, |step| {
         is_value = matches!(step, Step::Key(_) | Step::Index(_));
         at.follow(&step);

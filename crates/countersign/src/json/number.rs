@@ -1,14 +1,14 @@
 //! Conversion of JSON numbers to native types, with a flag for lost precision.
 
-/// A JSON number in the first of these types that holds it.
+/// A JSON number, in the first of these types that can hold it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
-    /// Fits into a signed 64-bit integer. Tried first, because mixing signed and unsigned breaks arithmetic in
-    /// conditions.
+    /// Fits into a signed 64-bit integer. This type is tried first, because mixing signed and unsigned numbers breaks
+    /// arithmetic in conditions.
     Int(i64),
     /// Fits into an unsigned 64-bit integer.
     UInt(u64),
-    /// Any other number. `is_faithful` if the float prints as the same decimal number as written.
+    /// Any other number. `is_faithful` is true if the float prints as the same decimal number as written.
     Float { value: f64, is_faithful: bool },
 }
 
@@ -27,7 +27,7 @@ impl Number {
     }
 }
 
-/// Splits a number into sign, significant digits and decimal exponent of the last digit.
+/// Splits a number into its sign (true if negative), significant digits, and the decimal exponent of the last digit.
 pub(super) fn decimal(text: &str) -> (bool, String, i64) {
     let (is_negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

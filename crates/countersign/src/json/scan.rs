@@ -27,7 +27,7 @@ pub(super) enum Step<'a> {
     Close { at: usize },
 }
 
-/// Scans `bytes` once, reporting every step to `listen`; stops at the first fault.
+/// Scans `bytes` once and reports every step to `listen`. Stops at the first fault.
 pub(super) fn scan<'a>(
     bytes: &'a [u8],
     limits: Limits,
@@ -84,7 +84,7 @@ struct Frame<'a> {
     index: usize,
     /// Index of this object's first key in `Scanner::keys`.
     first_key: usize,
-    /// All keys of this object, if there are more than `LINEAR_KEYS`.
+    /// Set of all keys of this object; `None` while there are at most `LINEAR_KEYS`.
     key_set: Option<HashSet<Cow<'a, str>>>,
     /// Path length of this container, and of its current value.
     base: usize,
@@ -106,7 +106,7 @@ struct Scanner<'a, L> {
     keys: Vec<Cow<'a, str>>,
     limits: Limits,
     paths: usize,
-    /// Whether string values may contain lone surrogates.
+    /// True if string values may contain lone surrogates.
     allow_lone_surrogates: bool,
     listen: L,
 }
@@ -120,7 +120,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         Err(Malformed { at: self.at, reason })
     }
 
-    /// Fault for an unexpected byte, or for the end of the text.
+    /// Returns the fault for an unexpected byte, or for the end of the text.
     fn unexpected<T>(&self) -> Result<T, Malformed> {
         self.fault(match self.peek() {
             Some(_) => Reason::Unexpected,
@@ -134,7 +134,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    /// Reads what follows a value: the next value of the same container, or its end.
+    /// Reads the text after a value: the beginning of the next value of the same container, or the container's end.
     fn advance(&mut self) -> Result<(), Malformed> {
         self.whitespace();
         let Some(frame) = self.frames.last_mut() else {
@@ -166,7 +166,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    /// Reads a leaf, opening containers until one is reached.
+    /// Reads the next leaf, and enters all containers before it.
     fn value(&mut self) -> Result<(), Malformed> {
         loop {
             let start = self.at;
@@ -197,8 +197,8 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    /// Enters an object or array. Returns true if it was empty and has been consumed; otherwise the scanner is before
-    /// the first value.
+    /// Enters an object or array. Returns true if it was empty and has been read completely. Otherwise the scanner is
+    /// now before the first value.
     fn open(&mut self, is_object: bool) -> Result<bool, Malformed> {
         if self.frames.len() >= self.limits.depth {
             return self.fault(Reason::TooDeep(self.limits.depth));
@@ -259,7 +259,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         Ok(())
     }
 
-    /// Records a key of the innermost object; returns false if it is a duplicate.
+    /// Records a key of the innermost object. Returns false if the object has this key already.
     fn remember(&mut self, key: Cow<'a, str>, raw_length: usize) -> bool {
         let Some(frame) = self.frames.last_mut() else {
             return true;
@@ -282,7 +282,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         true
     }
 
-    /// Reads a string; returns whether it contains escapes.
+    /// Reads a string. Returns true if it contains escapes.
     fn string(&mut self, allow_lone_surrogates: bool) -> Result<bool, Malformed> {
         self.at += 1;
         let mut has_escapes = false;

@@ -210,7 +210,7 @@ fn lists_leaves_with_pointers() {
     );
 }
 
-/// Random text made of JSON fragments, often valid and often nearly so.
+/// Generates random text from JSON fragments, which is often valid and often nearly so.
 fn jsonish() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "{",

@@ -26,7 +26,7 @@ pub(crate) enum Node<'a> {
 impl<'a> Tree<'a> {
     /// Parses bytes that [`check`](super::check) accepted, or any single value, depending on `top`.
     ///
-    /// Depth is limited, because the tree is walked recursively.
+    /// The depth is limited, because the tree is walked recursively.
     pub(crate) fn read(bytes: &'a [u8], top: TopLevel) -> Result<Tree<'a>, Malformed> {
         let limits = Limits {
             bytes: usize::MAX,
@@ -67,7 +67,7 @@ impl<'a> Tree<'a> {
         Ok(root.unwrap_or_else(|| leaf(Kind::Null, "null")))
     }
 
-    /// Returns the text of a string, or any other value as written.
+    /// Returns the content of a string, or the source text of any other value.
     pub(crate) fn text(&self) -> &str {
         match &self.node {
             Node::String(text) => text,
