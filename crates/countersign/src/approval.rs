@@ -67,7 +67,7 @@ pub struct Approval {
     pub version: u32,
     /// Link of the last event: the hash that chains it to the events before it.
     pub link: Hash,
-    /// The decision, if there was one.
+    /// The decision; `None` if no person has decided yet or the approval ended without one.
     pub decision: Option<Decided>,
     /// Approvals by single people, given while further people had to approve.
     pub endorsements: Vec<Endorsement>,

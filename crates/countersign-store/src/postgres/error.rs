@@ -80,7 +80,7 @@ pub enum ConnectError {
         /// Error message of the network or the server.
         reason: String,
     },
-    /// Wrong password, no such role, or the role may not connect from here.
+    /// The password is wrong, the role does not exist, or the role is not allowed to connect from this machine.
     #[error("PostgreSQL does not let role `{role}` in: {reason}")]
     AuthenticationFailed {
         /// Role used to connect.

@@ -37,7 +37,7 @@ const UNPUBLISHED: &str =
     WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
 
 /// Progress shared by the writer and the watcher: the last published event, how often this process has taken the write
-/// lock, and whether other processes had written before the last one.
+/// lock, and whether other processes had written before the last lock.
 #[derive(Debug)]
 pub(super) struct PublishProgress {
     published: AtomicI64,

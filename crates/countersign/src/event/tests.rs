@@ -411,6 +411,6 @@ async fn x63_a_forged_name_result_or_row_is_found() {
         let found = verify_rows(&forged, &events, content(&forged));
         assert!(found.is_err(), "{what}");
     }
-    // The row has no content hash, although the events have one.
+    // The stored row has no content hash, although the events have one.
     assert!(verify_rows(&approval, &events, None).is_err());
 }

@@ -183,7 +183,7 @@ impl Gate {
     /// hiding the argument would hide those values, too.
     ///
     /// An argument whose template uses only secrets is secret, whatever words the policy puts around them. The other
-    /// arguments are compared with those of a second undo, made from documents in which each secret is replaced by a
+    /// arguments are compared with those of a second undo, made from documents in which each secret is replaced with a
     /// placeholder. An argument that became the placeholder is a copied secret; one that changed in any other way mixes
     /// a secret with other values.
     fn secrets_of_undo(
