@@ -4,7 +4,8 @@
 //! the whole conversation. Each turn first settles earlier cards, then reads the message as a reply to the pending
 //! approval, and only then asks a model.
 //!
-//! Fails closed: a store error ends the turn and nothing of the turn runs. Only the evaluator fails open.
+//! Fails closed: a store error ends the turn, and calls that have not started do not run. Only the evaluator fails
+//! open: an answer that cannot be judged is shown.
 
 mod calls;
 mod error;
@@ -36,7 +37,7 @@ pub struct AgentConfig {
     pub name: id::Agent,
     /// Name shown as the requester of the agent's proposals.
     pub requester: Person,
-    /// Default language of the conversation, such as `es`.
+    /// Language tag, such as `es`, for messages that come without one.
     pub language: Option<String>,
     /// Role that picks a specialist for each message; not used when there is only one specialist.
     pub orchestrator: Option<Role>,
@@ -139,7 +140,7 @@ pub struct TurnContext {
 }
 
 impl Agent {
-    /// Creates an agent. Its tools run through the executor of the conversations' gate.
+    /// Creates an agent whose tools run in the executor of the gate that `conversations` uses.
     pub fn new(conversations: Conversations, config: AgentConfig) -> Agent {
         Agent {
             conversations,
@@ -170,12 +171,12 @@ impl Agent {
         self.conversations.gate()
     }
 
-    /// Returns the conversations of the gate. A surface reports here that it has shown a card.
+    /// Returns the object that builds cards and reads replies. A surface reports to it that a card was shown.
     pub fn conversations(&self) -> &Conversations {
         &self.conversations
     }
 
-    /// Loads the agent's session in a channel; empty if there is none yet.
+    /// Loads the agent's session in a channel. The session is empty if nothing was recorded yet.
     pub async fn session(&self, tenant: &Tenant, channel: &Channel) -> Result<Session, TurnError> {
         let session_key = SessionKey {
             tenant: tenant.clone(),
@@ -185,8 +186,8 @@ impl Agent {
         Ok(Session::open(self.gate().store(), session_key).await?)
     }
 
-    /// Handles a message: as a reply to the pending approval first, and then, unless it only answered that, with a
-    /// model.
+    /// Handles a person's message. The message is first read as a reply to the pending approval; a model answers it
+    /// unless it was only such a reply.
     pub async fn handle_message(
         &self,
         message: IncomingMessage,
@@ -249,7 +250,8 @@ impl Agent {
         turn.finish().await
     }
 
-    /// Handles a pressed button, then continues the turn. `only` approves some of the card's calls, by position.
+    /// Decides a card with a pressed button, then lets the model continue if the configuration says so. `payload` is
+    /// the button's data. If `only` is given, the calls at these positions (from 1) are approved and the others denied.
     pub async fn handle_button(
         &self,
         context: TurnContext,
@@ -277,7 +279,8 @@ impl Agent {
         turn.finish().await
     }
 
-    /// Proposes to undo one call of this conversation, as a card of its own, or says why it cannot be undone.
+    /// Proposes to undo one call of this conversation, as a card of its own. If the call cannot be undone, the channel
+    /// says why.
     pub async fn undo(
         &self,
         context: TurnContext,
@@ -300,7 +303,8 @@ impl Agent {
         turn.finish().await
     }
 
-    /// Shows the card that is pending in a conversation, for example after a restart.
+    /// Shows the card that is pending in a conversation, for example after a restart. Does nothing if no card is
+    /// pending.
     pub async fn show_pending_card(
         &self,
         context: TurnContext,
@@ -328,7 +332,7 @@ impl Agent {
     }
 }
 
-/// Builds the step for a message that the channel itself says.
+/// Builds a step that adds a message of the channel itself, which neither the person nor the agent wrote.
 fn channel_step(text: &str) -> Step {
     Step {
         messages: vec![Message::Channel {

@@ -176,8 +176,8 @@ impl AgentFile {
         self.script.is_some()
     }
 
-    /// Builds the agent's configuration with models of this provider. Fails if a model has no name there, or if
-    /// there is no script for [`Provider::Script`].
+    /// Builds the agent's configuration with models of this provider. Fails if a model has no name at the provider,
+    /// or if the provider is [`Provider::Script`] and the agent has no script.
     pub fn config(&self, provider: &Provider) -> Result<AgentConfig, BadAgent> {
         let file = &self.file;
         let name = |problem: id::BadName| BadAgent::Name(problem.to_string());

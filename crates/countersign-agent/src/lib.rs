@@ -1,9 +1,9 @@
 //! An agent whose every tool call goes through the gate.
 //!
-//! A message is first read as a reply to the pending approval; then a specialist and its model answer. Their tool calls
-//! are submitted together, and those that need a person's decision become one card. Sessions are stored in the gate's
-//! store.
-//! Not here: any way to a tool other than the gate. Tools run in an `Executor`, which requires a `Permit`.
+//! A message is first read as a reply to the pending approval; then a specialist and its model answer. The model's tool
+//! calls are submitted together, and those that need a person's decision become one card. Sessions are stored in the
+//! gate's store.
+//! Tools cannot be reached without the gate: they run in an `Executor`, which requires a `Permit`.
 
 pub mod agent;
 pub mod file;

@@ -1,8 +1,8 @@
 //! Messages of a session, from which the request of each model API is built.
 //!
-//! Input: a person's messages, a model's texts and calls, and the results that the model was given. Output: the same,
-//! for storage and for the next request. Arguments are kept as the text that the model wrote, never rebuilt from a
-//! parsed value.
+//! Input: a person's messages, a model's texts and calls, and the results that the model was given. Output: the same
+//! messages, for storage and for the next request. Arguments are kept as the text that the model wrote, never rebuilt
+//! from a parsed value.
 
 use std::collections::HashSet;
 
@@ -173,7 +173,7 @@ fn provenance_message(result: &CallResult, outside: &HashSet<String>) -> Option<
 }
 
 /// Returns the tool's own answer. For a held call that is only the `result` field, without the arguments and comment
-/// that the gate adds for the model.
+/// that the gate adds for the model; `None` if that field is missing or the content is not valid JSON.
 fn tool_answer(result: &CallResult) -> Option<String> {
     #[derive(Deserialize)]
     struct HeldResult {

@@ -73,7 +73,7 @@ pub enum Progress {
         /// Reason given by the evaluator.
         reason: String,
     },
-    /// A step failed, and the turn continues without it; with a message for people.
+    /// A step failed, and the turn continues without its result. Holds a message for people.
     Notice(String),
     /// The turn is over.
     Done {

@@ -23,7 +23,7 @@ pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum number of entries in one session.
 pub const MOST_ENTRIES: u32 = 20_000;
 
-/// Marks of the first and the last entry of a step, so that an incomplete step is recognised.
+/// Flags of the first and the last entry of a step. A step without both is incomplete and ignored.
 const FIRST_PIECE: u8 = 1;
 const LAST_PIECE: u8 = 2;
 

@@ -105,7 +105,7 @@ impl Connection {
     }
 }
 
-/// Returns the `Content-Length`. Our servers write header names in lower case.
+/// Returns the `Content-Length`, or `None` if the header is missing. Our servers write header names in lower case.
 fn length(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"\r\ncontent-length: ";
     let behind = head.get(memmem::find(head, NAME)? + NAME.len()..)?;

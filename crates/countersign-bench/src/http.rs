@@ -51,7 +51,7 @@ impl Service {
         let directory = location.file("http").with_extension("");
         std::fs::remove_dir_all(&directory).ok();
         private_file::create_folder(&directory)?;
-        // The limits on agents are lifted: this measures the gate, not how it refuses.
+        // The limits on agents are lifted, so that no proposal is refused during the measurement.
         let policy = format!("{UNLIMITED}[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
         private_file::write_new(&directory.join("countersign.toml"), policy.as_bytes())?;
         let config = format!(
@@ -142,7 +142,7 @@ pub(super) enum Wanted {
     Decision,
 }
 
-/// Measures whole approvals over HTTP. `wanted` says what the agent waits for.
+/// Measures whole approvals over HTTP. `wanted` is the event that the agent waits for.
 pub(super) async fn cycle(
     location: &StoreLocation,
     args: &BenchArgs,
@@ -183,7 +183,8 @@ pub(super) async fn cycle(
                 };
                 agent.send("GET", first, &service.agent, "").await?;
                 if callers == 1 {
-                    // A pause lets the request to wait arrive first. It is not part of the measured time.
+                    // A pause, which is not part of the measured time, lets the agent's wait request arrive before the
+                    // decision.
                     let began = Instant::now();
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     *paused.lock().unwrap_or_else(PoisonError::into_inner) += began.elapsed();

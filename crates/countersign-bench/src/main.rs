@@ -1,7 +1,7 @@
-//! `countersign-bench`: measures the gate on this machine and this store, next to the raw limits of both.
+//! `countersign-bench`: measures the gate on this machine and this store, and the raw limits of both for comparison.
 //!
 //! Input: a case and its duration. Output: one line per case, for people or in JSON with common field names (`per_s`,
-//! `p50_us`, `p99_us`, `ops`). Compare only figures of one run: machines are noisy.
+//! `p50_us`, `p99_us`, `ops`). Compare only results of the same run: machines are noisy.
 
 mod bare;
 mod connection;
@@ -210,7 +210,7 @@ async fn measure(case: Case, args: &BenchArgs, location: &StoreLocation) -> anyh
     Ok(result)
 }
 
-/// Formats a result: its name, then each figure with its name.
+/// Formats a result as one line: the case's name, then each measured value with its field name.
 fn sentence(result: &Value) -> String {
     let name = result.get("bench").and_then(Value::as_str).unwrap_or("?");
     let figures = result
@@ -256,7 +256,7 @@ mod tests {
         assert!(count >= 7, "only {count} were looked at");
     }
 
-    /// Checks the cases that the document on benchmarks names for its figures.
+    /// Checks that every case named in the document on benchmarks exists.
     #[test]
     fn every_case_in_the_document_exists() {
         let cases = DOCUMENT.split("`countersign-bench ").skip(1);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct AllowedTargets(Arc<[String]>);
 
-/// An entry in the operator's list without a port.
+/// Error: an entry in the operator's list has no port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` in `private_targets` has no port")]
 pub struct NoPort(pub String);
@@ -31,7 +31,7 @@ impl AllowedTargets {
         ))
     }
 
-    /// Allows one private target, which the person running the command named, besides public addresses.
+    /// Allows public addresses and one private target, which the person who runs the command has named.
     pub fn one(target: String) -> AllowedTargets {
         AllowedTargets(Arc::from([target.to_ascii_lowercase()]))
     }
@@ -97,7 +97,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     is_allocated && !is_documentation && !is_teredo
 }
 
-/// Returns the IPv4 address inside an IPv4-mapped, IPv4-compatible, NAT64 or 6to4 address.
+/// Returns the IPv4 address inside an IPv4-mapped, IPv4-compatible, NAT64 or 6to4 address; `None` for other
+/// addresses.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let [first, second, third, ..] = segments;

@@ -24,7 +24,7 @@ pub struct Event {
     pub id: Option<Bytes>,
     /// Time to wait before reconnecting, in milliseconds; not checked to be a number.
     pub retry: Option<Bytes>,
-    /// Whether there was a comment, which serves as a keepalive.
+    /// True if there was a comment before the end of the event. Servers send comments as keepalives.
     pub has_comment: bool,
 }
 
@@ -44,8 +44,8 @@ pub struct EventReader {
     /// Whether a line was read, so that no byte order mark can follow.
     has_begun: bool,
     event: Event,
-    /// Data of the event if it has more than one line of it; otherwise empty. Joining the lines in place keeps the
-    /// work linear in the size of an event of many short lines.
+    /// Joined data of the current event if it has more than one `data` line; otherwise empty. Joining in place keeps
+    /// the work linear in the size of an event with many short lines.
     joined: BytesMut,
     limit: usize,
 }
@@ -64,14 +64,15 @@ impl EventReader {
         }
     }
 
-    /// Adds a chunk. Take all events before adding the next one: the size is checked when they are taken.
+    /// Adds a chunk. Take all events with [`EventReader::next_event`] before adding the next chunk, because the size
+    /// limit is checked only then.
     pub fn push(&mut self, piece: &[u8]) {
         make_room(&mut self.buffer, piece.len(), self.limit);
         self.buffer.extend_from_slice(piece);
     }
 
-    /// Returns the next whole event, or `None` if more has to be read first. An event with no field that the standard
-    /// knows is skipped.
+    /// Returns the next whole event, or `None` if more chunks are needed first. An event with no field that the
+    /// standard knows is skipped.
     pub fn next_event(&mut self) -> Result<Option<Event>, EventTooLarge> {
         while let Some(line) = self.next_line()? {
             if !line.is_empty() {

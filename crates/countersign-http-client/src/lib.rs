@@ -92,7 +92,7 @@ impl Target {
 pub struct Response {
     /// HTTP status code. Statuses such as 404 and 500 are responses, not errors.
     pub status: u16,
-    /// Whole body. One that is longer than the client's limit is an error instead.
+    /// Whole body. A response with a body longer than the client's limit is an error instead.
     pub body: Bytes,
 }
 
@@ -340,7 +340,7 @@ impl SendCheck {
         }
     }
 
-    /// Returns the error of a request that the check has stopped.
+    /// Returns the error of a request that the check has stopped, or `None` if the check has stopped nothing.
     fn error(&self) -> Option<RequestError> {
         let reason = self.refusal.get()?.clone();
         Some(match self.has_written.load(Ordering::SeqCst) {
@@ -352,9 +352,9 @@ impl SendCheck {
 
 /// A TCP stream whose writes are checked by a [`SendCheck`].
 ///
-/// The connection is driven by a separate task, which may run long after the request was handed to it. The check is
-/// here, below TLS, so that nothing but the system call comes between it and the bytes: a process that is suspended in
-/// between sends them when it resumes.
+/// The connection is driven by a separate task, which may write long after the request was handed to it. So the check
+/// is made here, below TLS, directly before the system call that writes. After an earlier check, a process could be
+/// suspended, and would send the bytes too late when it resumes.
 struct CheckedWrite {
     stream: TcpStream,
     check: Arc<SendCheck>,

@@ -266,8 +266,8 @@ fn may_call_become((before, after): (Option<CallState>, Option<CallState>)) -> b
     }
 }
 
-/// Records that the call of this approval took effect under the digest in the node's permit, and checks that it was
-/// allowed to.
+/// Records that the call of this approval took effect under the digest in the node's permit, and checks that the call
+/// was allowed to take effect.
 pub(crate) fn affect(world: &mut World, index: usize, digest: countersign::hash::Hash) {
     let approved = world.row(index).is_some_and(|row| {
         let number = |fits: fn(&EventKind) -> bool| row.events.iter().position(|event| fits(&event.what));

@@ -1,9 +1,10 @@
 //! A model of several nodes on one store, checked exhaustively (I1, I2, I3, I6, I8, I12, I13; X77, X84).
 //!
 //! The model does not restate the rules: each step applies a [`Command`](countersign::command::Command) of the library
-//! to rows that the model keeps. The model adds who may act when: nodes that propose, start, send, finish, crash and
-//! pause, people who decide, the sweep, and time. A change of the rules therefore changes what is checked. Where the
-//! model depends on a state or an event, it matches without a wildcard, so that a new one does not compile.
+//! to rows that the model keeps. The model only adds the actors and the order of their actions: nodes that propose,
+//! start, send, finish, crash and pause, people who decide, the sweep, and time. A change of the rules therefore
+//! changes what is checked. Where the model depends on a state or an event, it matches without a wildcard, so that a
+//! new one does not compile.
 //!
 //! To run:
 //!

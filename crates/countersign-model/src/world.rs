@@ -105,11 +105,11 @@ pub(crate) struct Node {
     pub(crate) crashes: u8,
     /// False if the node has not renewed its lease; it may be paused.
     pub(crate) has_lease: bool,
-    /// Knowledge about each approval's call, lost in a crash.
+    /// State of each approval's call as the node remembers it. A crash clears this memory.
     pub(crate) memory: Vec<Memory>,
 }
 
-/// Knowledge of a node about a call.
+/// State of a call as a node remembers it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Memory {
     Nothing,
@@ -119,7 +119,7 @@ pub(crate) enum Memory {
         /// Digest of the approval when the call was started.
         digest: Digest,
     },
-    /// The call has ended, which still has to be recorded.
+    /// The call has ended, but its end is not yet recorded in the store.
     Ended {
         succeeded: bool,
         sent: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Asked {
     pub(crate) owner: Option<(usize, u8)>,
     /// Number of times that the call had an effect.
     pub(crate) effects: u8,
-    /// True if the call was unknown at some time.
+    /// True if the outcome of the call was unknown at some time.
     pub(crate) was_unknown: bool,
 }
 

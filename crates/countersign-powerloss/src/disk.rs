@@ -145,7 +145,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Returns the disk of a path, and the file's name on it.
+    /// Returns the disk of the path's folder and the file's name; `None` if the folder has no simulated disk.
     pub(crate) fn of(path: &Path) -> Option<(Arc<Disk>, String)> {
         let name = path.file_name()?.to_string_lossy().into_owned();
         let disk = lock(&DISKS).get(path.parent()?)?.clone();

@@ -1,4 +1,5 @@
-//! Handles the tool calls of one model answer: checks them, submits them together, runs those that pass, and reports.
+//! Handles the tool calls of one model answer: checks them, submits them together, runs those that pass, and reports
+//! the results.
 //!
 //! Input: an answer with calls. Output: one result per call, in the session. The answer is saved before anything runs.
 
@@ -20,7 +21,7 @@ use crate::session::Step;
 
 /// Result of handling an answer's calls.
 pub(super) struct RanCalls {
-    /// True if every call waits for a person.
+    /// True if every call waits for a person's decision.
     pub(super) all_held: bool,
 }
 
@@ -154,8 +155,8 @@ impl Turn<'_> {
         })
     }
 
-    /// Returns the result of the same call if it was decided since the person's last message. That result is repeated,
-    /// and the call is neither proposed nor run again.
+    /// Returns the result of an identical earlier call that was decided since the person's last message, or `None` if
+    /// there is no such call. The model gets that result again, and the call is neither proposed nor run again.
     fn decided_result(&self, call: &ModelCall) -> Option<&CallResult> {
         let since = self.session.messages().iter().rev();
         let mut since = since
@@ -350,7 +351,7 @@ fn held_result(call: &ModelCall, content: Option<&str>) -> CallResult {
     }
 }
 
-/// Replaces ids that the model APIs would refuse or that occur twice, and empty arguments by `{}`.
+/// Replaces ids that the model APIs would refuse or that occur twice, and replaces empty arguments with `{}`.
 fn with_unique_ids(calls: Vec<ModelCall>, run: &str) -> Vec<ModelCall> {
     let mut seen = std::collections::HashSet::new();
     let numbered = (1..).zip(calls).map(|(number, mut call)| {

@@ -67,7 +67,7 @@ impl Turn<'_> {
     }
 }
 
-/// Returns the reason of a failed verdict. An unreadable verdict counts as passed.
+/// Returns the reason if the verdict rejects the answer; `None` if it accepts the answer or cannot be parsed.
 fn failure_reason(arguments: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(arguments).ok()?;
     match value.get("pass")?.as_bool()? {

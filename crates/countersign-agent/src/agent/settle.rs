@@ -14,11 +14,12 @@ use crate::message::Message;
 use crate::progress::Progress;
 use crate::session::Step;
 
-/// How long a turn waits for calls that run in another process before it continues without their results.
+/// Maximum time that a turn waits for calls that run in another process. After it, the turn continues without their
+/// results.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl Turn<'_> {
-    /// Adds the results of finished cards to the session. Returns true if there were any.
+    /// Adds the results of finished cards to the session. Returns true if any card was settled.
     pub(super) async fn settle(&mut self) -> Result<bool, TurnError> {
         self.recover_pending_card().await?;
         let mut settled = false;
@@ -43,6 +44,7 @@ impl Turn<'_> {
     }
 
     /// Settles cards that were decided elsewhere or have expired, and lets the channel say how each of them ended.
+    /// Returns true if any card was settled.
     pub(super) async fn settle_earlier_cards(&mut self) -> Result<bool, TurnError> {
         let earlier = self.session.settled_approvals().len();
         let settled = self.settle().await?;
@@ -85,7 +87,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Adds a pending card to the session if the process ended before it was recorded there.
+    /// Adds a pending card to the session if it is missing there because the process that proposed it ended too
+    /// early.
     async fn recover_pending_card(&mut self) -> Result<(), TurnError> {
         let Some(pending) = self.pending_approval().await? else {
             return Ok(());
@@ -101,7 +104,7 @@ impl Turn<'_> {
     }
 
     /// Returns the approval once it is decided and its calls have finished, running its released calls first. Returns
-    /// `None` if the approval is still pending, or if its calls take longer than [`LONGEST_WAIT`].
+    /// `None` if the approval is still pending or not found, or if its calls take longer than [`LONGEST_WAIT`].
     async fn finished_approval(&self, id: ApprovalId) -> Result<Option<SharedApproval>, TurnError> {
         let gate = self.agent.gate();
         let tenant = &self.context.tenant;

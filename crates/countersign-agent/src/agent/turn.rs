@@ -75,7 +75,7 @@ impl<'a> Turn<'a> {
         self.report(Progress::Answered { approval, refusal }).await;
     }
 
-    /// Saves a step in the session. Called before the listener is told about the step.
+    /// Saves a step in the session. Must be called before the step is reported to the listener.
     pub(super) async fn append(&mut self, mut step: Step) -> Result<(), TurnError> {
         step.usage = self.unsaved_usage;
         let store = self.agent.gate().store();
@@ -105,7 +105,7 @@ impl<'a> Turn<'a> {
         self.answer(&specialist).await
     }
 
-    /// Adds a reply to a card and the channel's response to the session.
+    /// Adds a person's reply to a card and the channel's response `say` to the session, and reports the response.
     pub(super) async fn record_reply(&mut self, text: &str, say: Option<&str>) -> Result<(), TurnError> {
         let mut messages = vec![Message::Reply {
             text: text.to_owned(),
@@ -122,7 +122,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Adds a message of the channel to the session and reports it.
+    /// Adds a message of the channel to the session and reports it. Does nothing if `say` is `None`.
     pub(super) async fn say_as_channel(&mut self, say: Option<&str>) -> Result<(), TurnError> {
         let Some(say) = say else { return Ok(()) };
         self.append(channel_step(say)).await?;
@@ -283,7 +283,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Reads one complete answer of a model. An answer with truncated calls is an error.
+    /// Asks a model and reads its whole answer. An answer that was cut off in a call is an error.
     pub(super) async fn ask_model(
         &mut self,
         model: &dyn Model,

@@ -36,7 +36,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Proposes to undo one call, as a card of its own, or says why it cannot be undone.
+    /// Proposes to undo one call, as a card of its own. If the call cannot be undone, the channel says why.
     pub(super) async fn undo_call(&mut self, call: CallId) -> Result<(), TurnError> {
         let submission = self.submission(Vec::new());
         match self.agent.gate().undo(submission, call).await {
@@ -75,7 +75,8 @@ impl Turn<'_> {
         self.agent.conversations.sentences(language)
     }
 
-    /// Returns the latest card with a call that succeeded and was not undone.
+    /// Returns the latest card with a call that succeeded and was not undone, leaving out cards that are undos
+    /// themselves. Returns `None` if there is none among the last [`MOST_CARDS_SEARCHED`] cards.
     async fn last_undoable(&self) -> Result<Option<SharedApproval>, TurnError> {
         let store = self.agent.gate().store();
         let settled = self.session.settled_approvals().iter().rev();
@@ -94,7 +95,7 @@ impl Turn<'_> {
     }
 }
 
-/// Lists the calls that cannot be undone, with reasons, or returns `None` if all can be.
+/// Returns a message that lists the calls that cannot be undone, with reasons, or `None` if `left` is empty.
 fn not_undone_message(target: &Approval, left: &[NotUndone], sentences: &Sentences) -> Option<String> {
     let reason = |not_undone: &NotUndone| {
         not_undone

@@ -33,7 +33,7 @@ pub enum CallError {
     NotSent {
         /// Name of the tool.
         tool: String,
-        /// Reason why it was not sent.
+        /// Reason why the call was not sent.
         reason: String,
     },
     /// The call was started and its outcome is unknown. Do not repeat the call before the outcome is reconciled.
@@ -44,7 +44,7 @@ pub enum CallError {
         /// Details about the run, as far as known.
         reason: String,
     },
-    /// The gate did not accept the call, which did not run.
+    /// The gate did not accept the submission, so the call did not run.
     #[error(transparent)]
     Submit(#[from] SubmitError),
     /// The store failed.

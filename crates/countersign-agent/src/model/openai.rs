@@ -280,7 +280,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the call that a delta belongs to. Some services send no index, or always 0, and tell calls apart by id.
+    /// Returns the call that a delta belongs to, or `None` if the delta begins a new call. Some services send no
+    /// index, or always 0, and tell calls apart by id.
     fn partial_call(&mut self, index: Option<u64>, id: Option<&str>) -> Option<&mut PartialCall> {
         let is_other =
             |partial: &PartialCall| id.is_some_and(|id| !partial.id.is_empty() && partial.id != id);

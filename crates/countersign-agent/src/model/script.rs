@@ -70,7 +70,7 @@ struct RuleSection {
     person: Option<OneOrMany>,
     /// Tool that answered last.
     after: Option<String>,
-    /// Status of that tool's call.
+    /// Statuses that the call of the tool in `after` may have; any status if absent.
     status: Option<OneOrMany>,
     /// Jinja expression that has to be true.
     #[serde(rename = "if")]
@@ -295,7 +295,8 @@ impl Rule {
 }
 
 impl Call {
-    /// Returns the elements of `each`, or one `None` if there is no `each`.
+    /// Returns the elements of the list `each`, one call being made per element. Without `each`, returns a single
+    /// `None`.
     fn items(
         &self,
         environment: &Environment<'_>,
@@ -309,7 +310,7 @@ impl Call {
     }
 }
 
-/// Splits a text into words, like the stream of a model.
+/// Splits a text into words, to be sent one at a time as a model would.
 fn word_parts(text: &str) -> Vec<AnswerPart> {
     text.split_inclusive(' ')
         .map(|piece| AnswerPart::Text(piece.to_owned()))

@@ -351,7 +351,7 @@ pub(super) fn wire_names(tools: &[Arc<crate::tool::Tool>]) -> Vec<(String, Strin
     names
 }
 
-/// Returns the tool for a name from the API. A name that was not offered is returned unchanged.
+/// Returns the tool's own name for a name that the API sent. A name that was not offered is returned unchanged.
 pub(super) fn tool_for_wire_name(names: &[(String, String)], name: &str) -> String {
     let found = names.iter().find(|(taken, _)| taken == name);
     found.map_or_else(|| name.to_owned(), |(_, tool)| tool.clone())
@@ -361,7 +361,7 @@ pub(super) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns arguments that can be sent back to the API. Invalid JSON is replaced by `{}`.
+/// Returns arguments that can be sent back to the API. Invalid JSON is replaced with `{}`.
 pub(super) fn valid_arguments(arguments: &str) -> &str {
     match countersign::call::Arguments::parse(arguments.as_bytes()) {
         Ok(_) => arguments,

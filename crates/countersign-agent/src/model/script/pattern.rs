@@ -51,7 +51,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the captures if the pattern matches the whole text.
+    /// Returns the captures if the pattern matches the whole text. A text longer than [`LONGEST_TEXT`] never matches.
     pub(super) fn matches(&self, text: &str) -> Option<BTreeMap<String, String>> {
         let text: Vec<char> = text.trim().trim_end_matches(['.', '!', '?']).chars().collect();
         if text.len() > LONGEST_TEXT {
