@@ -172,8 +172,8 @@ pub struct Global {
 }
 
 impl Global {
-    /// Resolves the conflict of a store and a server, of which one is set in the environment: the one on the command
-    /// line wins.
+    /// If a store and a server are both set, one on the command line and one in the environment, keeps only the one on
+    /// the command line.
     fn prefer(&mut self, flags: &Option<Global>) {
         let Some(flags) = flags else {
             return;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign::time::Time;
 
-/// Longest duration that is accepted. Longer ones are cut to it, because they could overflow a clock.
+/// Longest accepted duration. Longer ones are reduced to this value, because they could overflow a clock.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Parses a duration of at most [`LONGEST`]. A bare number is seconds.

@@ -1,7 +1,7 @@
 //! Runs calls with a command: the exact argument bytes on standard input, the result on standard output.
 //!
-//! Exit code 0 means succeeded, any other failed. If the command is killed by a signal or times out, the outcome is
-//! unknown and the call is never run again automatically.
+//! Exit code 0 means that the call succeeded, any other code that it failed. If the command is killed by a signal or
+//! times out, the outcome is unknown and the call is never run again automatically.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -22,9 +22,11 @@ use crate::group;
 use crate::output;
 use crate::output::foreign::Foreign;
 
-/// The command's time limit ends this long before the gate's, so that the command is killed before the gate gives up.
+/// Time by which the command's limit is shorter than the gate's, so that the command is killed before the gate gives
+/// up.
 const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
-/// How long output is read after the command has exited: a process it left running may hold the pipe open.
+/// Maximum time that output is read after the command has exited. A process that the command left running may hold
+/// the pipe open.
 const AFTER_EXIT: Duration = Duration::from_secs(1);
 /// Maximum bytes of standard error that are kept as the reason of a failure.
 const LARGEST_COMPLAINT: usize = 16 * 1024;
@@ -59,7 +61,7 @@ impl From<&Permit> for Job {
 pub struct CommandExecutor {
     program: String,
     arguments: Vec<String>,
-    /// Names of environment variables that the command gets besides the usual ones.
+    /// Names of environment variables that the command gets in addition to the usual ones.
     pass_env: Vec<String>,
 }
 
@@ -109,7 +111,7 @@ impl CommandExecutor {
         command.spawn()
     }
 
-    /// Runs the command for one call. Never repeats it, whatever the outcome.
+    /// Runs the command for one call. The command is never repeated, whatever the outcome.
     pub async fn run_once(self, job: Job) -> Outcome {
         let mut child = match self.spawn(&job) {
             Ok(child) => child,

@@ -12,11 +12,11 @@ use crate::view::ApprovalView;
 const FEWEST: usize = 4;
 /// Number of the newest approvals that are searched in addition to the pending ones, if a pending one matches.
 const NEWEST: usize = 100;
-/// Maximum number of pages that are searched, each for pending and for all approvals.
+/// Maximum number of pages that are searched among pending approvals, and again among all approvals.
 const MOST_PAGES: usize = 20;
 
 /// Returns the approval named by `text`: a full id, or a unique prefix or suffix of one. Ids start with a timestamp, so
-/// those of one day begin alike; their ends are random, and lists show those.
+/// ids of the same day begin alike; lists show the ends of ids, which are random.
 pub async fn approval(backend: &Backend, text: &str) -> Result<ApprovalView, Failure> {
     let id = id(backend, text).await?;
     backend.approval(id).await?.ok_or_else(|| not_found(text))

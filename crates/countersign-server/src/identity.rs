@@ -36,7 +36,8 @@ pub fn person(named: Option<&str>) -> Result<Person, Failure> {
     })
 }
 
-/// Returns the name that `id -un` prints. Containers and services often set neither `USER` nor `LOGNAME`.
+/// Returns the name that `id -un` prints, or `None` if that fails. Containers and services often set neither `USER`
+/// nor `LOGNAME`.
 fn account() -> Option<String> {
     let told = std::process::Command::new("id")
         .arg("-un")

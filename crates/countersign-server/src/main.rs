@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Faster than the system allocator when, as with requests, one thread allocates and another frees.
+/// Allocator that is faster than the system's when one thread allocates and another frees, as happens with
+/// requests.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -75,7 +75,8 @@ impl Account {
         self.password.is_some()
     }
 
-    /// Returns the account of a person, by any spelling of the name.
+    /// Returns the account of a person, by any spelling of the name. `None` if there is no account, or if an earlier
+    /// version created two accounts whose names differ only in case.
     pub async fn find(
         store: &dyn Store,
         tenant: &Tenant,
@@ -185,7 +186,7 @@ impl Account {
             .ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))
     }
 
-    /// Returns all accounts of a tenant, in no useful order.
+    /// Returns all accounts of a tenant, in no particular order.
     pub async fn list(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Account>, StoreError> {
         let mut accounts = Vec::new();
         let mut after: Option<String> = None;

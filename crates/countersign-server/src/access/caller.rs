@@ -19,7 +19,8 @@ pub struct Caller {
     pub agent: Option<Agent>,
     /// Person of the credential, who decides or for whom the agent acts.
     pub person: Option<Person>,
-    /// Generation of that person's account; empty for accounts from the first release, and without a person.
+    /// Generation of that person's account. Empty if the credential names no person, or if the account was created by
+    /// the first release.
     pub generation: String,
     /// Groups of that person, read from the account at the time of the request.
     pub groups: Vec<String>,
@@ -27,7 +28,7 @@ pub struct Caller {
     pub credential: Credential,
     /// Registry entries (token or session, account) that must still be valid when a decision is recorded.
     pub authority_bases: Vec<AuthorityBasis>,
-    /// Time at which the credential expires, unless a session is extended by use.
+    /// Time at which the credential expires. Using a session moves its expiry.
     pub expires_at: Option<Time>,
 }
 
@@ -56,7 +57,8 @@ impl Caller {
         self.scopes.has(scope)
     }
 
-    /// Returns the person as a decider, or `None` for an agent's credential and for one without the scope or a person.
+    /// Returns the person as a decider. `None` if the credential belongs to an agent, lacks the scope `decide`, or
+    /// names no person.
     pub fn decider(&self) -> Option<Decider> {
         if self.agent.is_some() || !self.may(Scope::Decide) {
             return None;
@@ -81,8 +83,8 @@ impl Caller {
         })
     }
 
-    /// Returns the person as a decider in a conversation with an agent, where replies and buttons decide. `None` for an
-    /// agent's credential, and for one without the scope `chat` or a person.
+    /// Returns the person as a decider in a conversation with an agent, where replies and buttons decide. `None` if the
+    /// credential belongs to an agent, lacks the scope `chat`, or names no person.
     pub fn speaker(&self, surface: Surface) -> Option<Decider> {
         if self.agent.is_some() || !self.may(Scope::Chat) {
             return None;

@@ -60,8 +60,8 @@ impl Session {
         session.caller(store, entry).await
     }
 
-    /// Like [`open`](Self::open), for requests that a page makes on its own. Does not count as use, so that an open
-    /// page keeps nobody signed in.
+    /// Like [`open`](Self::open), for requests that a page makes on its own. Does not count as use, so that a page that
+    /// is left open does not keep the person signed in.
     pub async fn open_unextended(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
         let Some(entry) = store.entry(Kind::Session, &key_of(text)).await? else {
             return Ok(None);

@@ -35,7 +35,7 @@ pub struct Token {
     generation: String,
     /// Time at which the token was created, on the store's clock.
     pub created_at: Time,
-    /// Time from which on the token is not accepted, on the store's clock.
+    /// Time from which the token is no longer accepted, on the store's clock.
     pub expires_at: Time,
 }
 
@@ -234,7 +234,8 @@ impl Token {
         entries.iter().map(token).collect()
     }
 
-    /// Revokes a token at once. `id` is its short id or more of its key, at least 8 characters; it must be unique.
+    /// Revokes a token at once. `id` is the beginning of the token's key, at least 8 characters. Fails if it fits no
+    /// token or several.
     pub async fn revoke(store: &dyn Store, tenant: &Tenant, id: &str) -> Result<Token, AccessError> {
         let not_found = || AccessError::NotFound(format!("token `{id}`"));
         let mut meant = all(store, tenant).await?;

@@ -15,7 +15,8 @@ pub enum Choice {
     Script,
     /// Anthropic's API, with `ANTHROPIC_API_KEY`.
     Anthropic,
-    /// OpenAI's chat completions API, with `OPENAI_API_KEY`; another server's with `OPENAI_BASE_URL`.
+    /// OpenAI's chat completions API, with `OPENAI_API_KEY`. `OPENAI_BASE_URL` selects another server with the same
+    /// API.
     OpenAi,
 }
 

@@ -11,8 +11,8 @@ use crate::{keys, regular, trust};
 /// Largest accepted size of a token file, in bytes.
 const LARGEST: u64 = 64 * 1024;
 
-/// Returns the API token, from `--token-file` if given, otherwise from `--token` or its variable. Fails if there is
-/// none.
+/// Returns the API token, from `--token-file` if given, otherwise from `--token` or its environment variable. Fails
+/// if there is none.
 pub fn token(global: &Global) -> Result<Secret, Failure> {
     let text = match (&global.token_file, &global.token) {
         (Some(file), _) => read(file)?,

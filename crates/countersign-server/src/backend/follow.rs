@@ -19,7 +19,7 @@ use super::{LocalBackend, RemoteBackend};
 use crate::failure::Failure;
 use crate::view::FeedEventView;
 
-/// Events read from the store at a time.
+/// Number of events read from the store at a time.
 const PAGE: usize = 256;
 /// Longest wait before the feed is read again. A new event may become readable only after the change was signalled, so
 /// waiting for signals alone could miss it.
@@ -203,8 +203,9 @@ impl<'d> RemoteEventStream<'d> {
         }
     }
 
-    /// Makes one attempt to connect. Reports the first temporary failure as [`StreamItem::Lost`], and sleeps after each
-    /// further one. A permanent failure is an error.
+    /// Makes one attempt to connect. Returns [`StreamItem::Lost`] after the first temporary failure and
+    /// [`StreamItem::Back`] once the connection is restored. Returns `None` after other successes, and after further
+    /// failures, once it has slept. A permanent failure is an error.
     async fn connect(&mut self) -> Result<Option<StreamItem>, Failure> {
         match self.backend.server.stream(&self.path, self.last.as_deref()).await {
             Ok(opened) => {

@@ -23,7 +23,7 @@ use crate::store::{Missing, Watch};
 use crate::view::{self, ApprovalView, PageView};
 use crate::{identity, keys, policy, store};
 
-/// How long a command keeps trying to record the outcome of a call that it ran.
+/// Maximum time that a command keeps trying to record the outcome of a call that it ran.
 const RECORD_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Name of the agent if the command line gives none.
@@ -317,8 +317,8 @@ impl LocalBackend {
         self.view(&recorded.unwrap_or(approval)).await
     }
 
-    /// Tries to record the outcomes of the calls that this process ran until the store accepts them. Fails after
-    /// [`RECORD_WITHIN`], with a hint on how to record the outcome by hand.
+    /// Records the outcomes of the calls that this process ran, and tries again until the store accepts them. Fails
+    /// after [`RECORD_WITHIN`], with a hint on how to record the outcome by hand.
     async fn record_rest(&self) -> Result<(), Failure> {
         tracing::warn!("the store cannot record the outcome of the call; trying again");
         let rest = self.gate.flush_unrecorded(RECORD_WITHIN).await;

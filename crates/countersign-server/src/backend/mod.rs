@@ -83,7 +83,7 @@ pub struct ProposedCall {
 pub struct Proposed {
     /// Tool and ruling of each call, in order.
     pub lines: Vec<Line>,
-    /// Approval shared by all held calls.
+    /// Approval shared by all held calls; `None` if no call is held.
     pub approval: Option<ApprovalView>,
 }
 
@@ -93,7 +93,7 @@ pub struct Deciding {
     id: ApprovalId,
     verdict: Verdict,
     card: Option<WholeCard>,
-    /// Digest of the card that was shown.
+    /// Digest of the card that was shown; `None` for a denial without a card.
     pub digest: Option<Hash>,
     /// Comment of the person, which the agent is told.
     pub comment: Option<String>,

@@ -118,7 +118,8 @@ async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
     }
 }
 
-/// Continues the conversation while a line is being typed. Returns the line if it is finished first.
+/// Continues the conversation while a line is being typed. Returns the line if the person sends it before the turn
+/// is over, otherwise `None`.
 async fn resume_while_typing(
     mut reading: impl Future<Output = Result<Line, Failure>> + Unpin,
     talk: &mut Talk<'_>,

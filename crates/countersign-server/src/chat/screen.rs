@@ -25,7 +25,8 @@ const CHANNEL: &str = "countersign:";
 /// Prints a conversation, and tracks which rows of the current card are on the screen.
 pub struct Screen<'a> {
     pub output: &'a mut Output,
-    /// True once a message in Countersign's own name was due; callers reset it.
+    /// True once a message in Countersign's own name was printed or, with JSON output, sent as an event. Callers reset
+    /// it.
     pub has_said: bool,
     /// True while the agent's text is being printed.
     is_speaking: bool,
@@ -183,7 +184,8 @@ impl<'a> Screen<'a> {
         true
     }
 
-    /// Returns why the card cannot be approved now: part of it is not shown yet, or has scrolled off the screen.
+    /// Returns why the card cannot be approved now: part of it is not shown yet, or has scrolled off the screen. `None`
+    /// if it can be approved.
     pub fn unseen(&self) -> Option<Unseen> {
         let size = self.output.size().filter(|_| !self.output.is_json)?;
         self.sight.unseen(size, self.output.rows())

@@ -70,6 +70,7 @@ impl Sight {
     }
 
     /// Returns why the card cannot be approved now, given the screen's size and the number of rows printed so far.
+    /// `None` if it can be approved.
     pub fn unseen(&self, size: Size, rows: usize) -> Option<Unseen> {
         if size.rows < FEWEST_ROWS {
             return Some(Unseen::TooSmall);

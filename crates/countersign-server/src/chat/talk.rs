@@ -153,7 +153,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Prints above the line being typed from now on, or directly if `printer` is `None`.
+    /// Sends further output to `printer`, which prints above the line being typed, or prints directly if `printer` is
+    /// `None`.
     pub fn type_below(&mut self, printer: Option<Sender<String>>) {
         self.screen.output.type_below(printer);
     }
@@ -189,7 +190,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Returns why the current card cannot be approved now.
+    /// Returns why the current card cannot be approved now, or `None` if it can be.
     fn unseen(&self) -> Option<Unseen> {
         self.card.as_ref().and_then(|_| self.screen.unseen())
     }

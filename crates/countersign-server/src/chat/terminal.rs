@@ -75,7 +75,7 @@ impl Terminal {
         })
     }
 
-    /// Returns the sender for text printed above the line being typed. Simple terminals have none.
+    /// Returns the sender for text printed above the line being typed; `None` if the terminal cannot do that.
     pub fn above(&self) -> Option<Sender<String>> {
         self.above.clone()
     }

@@ -20,7 +20,7 @@ struct State {
     card: Option<Card>,
     /// True if there is text in the line.
     is_begun: bool,
-    /// True if that text was begun before the card appeared.
+    /// True if the text in the line was begun before the card appeared.
     is_older_than_card: bool,
     pressed: Option<Button>,
 }
@@ -93,7 +93,7 @@ impl Typing {
         self.state().pressed.take()
     }
 
-    /// Leaves a call out, or includes it again. Returns false if there is no such call.
+    /// Leaves a call out of the approval, or includes it again. Returns false if there is no such call.
     pub fn toggle(&self, position: usize) -> bool {
         let mut state = self.state();
         let card = state.card.as_mut();
@@ -119,13 +119,13 @@ impl Typing {
         true
     }
 
-    /// Leaves the marked call out, or includes it again. Returns false if none is marked.
+    /// Leaves the marked call out of the approval, or includes it again. Returns false if no call is marked.
     pub fn toggle_marked(&self) -> bool {
         let marked = self.state().card.as_ref().map_or(0, |card| card.marked);
         self.toggle(marked)
     }
 
-    /// Returns the selected positions, or `None` if all are selected.
+    /// Returns the positions of the selected calls, or `None` if all calls are selected.
     pub fn some(&self) -> Option<Vec<u8>> {
         let state = self.state();
         let chosen = &state.card.as_ref()?.chosen;
@@ -134,7 +134,8 @@ impl Typing {
         (positions.len() < chosen.len()).then_some(positions)
     }
 
-    /// Returns the prompt: with a card, a question and the selected calls.
+    /// Returns the prompt. While a card is shown, the prompt is a question mark, with the selected calls if there are
+    /// several.
     pub fn prompt(&self) -> String {
         let state = self.state();
         let Some(card) = &state.card else {

@@ -84,8 +84,8 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
     Ok(voided)
 }
 
-/// Fails if the target exists, or a file that SQLite would take for part of it: SQLite would apply another store's WAL
-/// to the restored one.
+/// Fails if the target exists, or if a file next to it does that SQLite would take for part of the target, such as
+/// another store's WAL, which SQLite would apply to the restored store.
 fn refuse_files(place: &str) -> Result<(), Failure> {
     let files = ["", "-wal", "-shm", "-journal"].map(|end| format!("{place}{end}"));
     let is_there = |file: &String| Path::new(file).symlink_metadata().is_ok();

@@ -54,7 +54,8 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
     Ok(Exit::Done)
 }
 
-/// Returns a hint that names the stores of installed hooks, if this is the default store and they use others.
+/// Returns a hint that names the stores of installed hooks. `None` if the person named a store or a server, or if
+/// no hook uses a SQLite store other than the default one.
 fn stores_of_hooks(global: &Global) -> Option<String> {
     if global.store.is_some() || global.server.is_some() {
         return None;

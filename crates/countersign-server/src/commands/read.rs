@@ -64,7 +64,7 @@ fn sentence(read: &Interpreted) -> String {
     format!("{}: {}", read.reading.as_str(), foreign(&read.why.to_string()))
 }
 
-/// Returns the word for what a chat would do with a reply that was read like this.
+/// Returns the word for the effect that a reply with this reading would have in a chat, such as `approve`.
 fn decision(reading: Reading) -> &'static str {
     match reading {
         Reading::Yes => "approve",

@@ -20,12 +20,12 @@ pub struct Waiting {
     pub timeout: Duration,
     /// True if this process runs the released calls.
     pub runs_here: bool,
-    /// True to wait until the calls have run, wherever that happens.
+    /// True to wait until the calls have run, in this process or in another.
     pub finished: bool,
 }
 
 /// Waits, runs released calls if `runs_here` is set, and returns the approval as it is afterwards. Ctrl-C ends the
-/// wait; if a call is running, only a second Ctrl-C does.
+/// wait. While a call is running, a second Ctrl-C is needed.
 pub async fn wait(backend: &Backend, waiting: Waiting, output: &mut Output) -> Result<ApprovalView, Failure> {
     let give_up_at = Instant::now() + waiting.timeout;
     let mut approval = until(backend, &waiting, Until::Decided, give_up_at).await?;
@@ -38,8 +38,8 @@ pub async fn wait(backend: &Backend, waiting: Waiting, output: &mut Output) -> R
     Ok(approval)
 }
 
-/// Returns the exit code for a decided approval. Failed calls of an approved one count only with `counts_calls`; those
-/// of a passed one always do.
+/// Returns the exit code for a decided approval. A failed call of an approved approval counts as an error only if
+/// `counts_calls` is true; a failed call of a passed approval always does.
 pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
     let not_run = [
         RefusalReason::Stale,

@@ -1,9 +1,9 @@
 //! Ends the process groups of our children after we were killed.
 //!
-//! MCP clients give a gateway two seconds to exit, and then kill it. So a small shell process, the watcher, runs beside
-//! us. It knows the process groups of our children. Its standard input closes when we end, for whatever reason; then it
-//! ends the groups, after the same grace periods that we would use. (PR_SET_PDEATHSIG would need unsafe code, and is
-//! tied to one of our threads, not to the process.)
+//! MCP clients give a gateway two seconds to exit, and then kill it. So a small shell process, the watcher, runs
+//! alongside this one and knows the process groups of our children. The watcher's standard input closes when this
+//! process ends, for whatever reason; then the watcher ends the groups, after the same grace periods that we would use.
+//! (PR_SET_PDEATHSIG would need unsafe code, and is tied to one of our threads, not to the process.)
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;

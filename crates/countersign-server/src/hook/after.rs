@@ -15,7 +15,7 @@ const OTHER_ARGUMENTS: &str = "the coding agent reports this call with other arg
                                known what ran";
 
 /// Records the outcome of a call. Does nothing for a call without a saved permit, such as a read that passed. Returns
-/// what the person should be told about the outcome, if anything.
+/// a message for the person if the reported arguments differ from the allowed ones.
 pub async fn record(hook: &Hook<'_>, end: &After) -> Result<Option<&'static str>, Failure> {
     let kept = HookState::open(hook)?;
     let Some((call, started)) = kept.started(&end.identity) else {

@@ -47,7 +47,7 @@ pub enum Answer {
     Notice(String),
 }
 
-/// A call that is recorded as started, but not yet allowed to the coding agent.
+/// A call that is recorded as started, while the coding agent has not been told yet that it may run.
 pub struct StartedCall {
     /// Identifies the call in the hook state.
     pub identity: CallIdentity,

@@ -44,7 +44,8 @@ fn reviewed(file: &Path, root: &Value, dialect: Dialect) -> Option<Review> {
     (trusted == fingerprint(&found)).then_some(Review::Trusted)
 }
 
-/// Finds our hook: the index of its group, its index in the group, and the JSON of both.
+/// Returns the index of our hook's group, the hook's index in the group, and the JSON of both; `None` if our hook is
+/// not in the settings.
 fn position(root: &Value, dialect: Dialect) -> Option<(usize, usize, (Value, Value))> {
     let groups = root.get("hooks")?.get(dialect.before())?.as_array()?;
     groups.iter().enumerate().find_map(|(number, group)| {

@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::{Dialect, settings};
 
-/// Environment variables that make Claude Code start without hooks. Settings can set them.
+/// Environment variables that make Claude Code start without hooks. A settings file can set them.
 const WITHOUT_HOOKS: [&str; 2] = ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
 /// Name of Codex's feature switch for hooks, and its former name.
 const CODEX_SWITCHES: [&str; 2] = ["hooks", "codex_hooks"];
 
 /// Environment variables with which a project's settings would change what an installed hook runs, or which files it
-/// uses. A name that ends in `*` stands for all that begin so.
+/// uses. A name that ends in `*` stands for all names with that prefix.
 const CHANGES_HOOKS: [&str; 19] = [
     "PATH",
     "HOME",
@@ -202,7 +202,8 @@ fn claude_code(root: &Value) -> Vec<(String, Reach)> {
     found
 }
 
-/// Returns true for settings of a project. In the home folder, the person's own settings have the same path.
+/// Returns true for settings of a project. The person's own settings do not count, although in the home folder both
+/// have the same path.
 fn is_of_project(dialect: Dialect, file: &Path) -> bool {
     let own = dialect.user_file().and_then(|own| own.canonicalize().ok());
     let is_own = own.is_some() && file.canonicalize().ok() == own;

@@ -13,7 +13,7 @@ use crate::regular;
 
 /// Size limit of a settings file in bytes.
 pub const LARGEST: usize = 8 * 1024 * 1024;
-/// Extra time before the coding agent stops waiting for the hook.
+/// Time by which the timeout in the coding agent's settings exceeds the time that the hook itself may take.
 const MARGIN: Duration = Duration::from_secs(40);
 /// Matches every tool, because a tool without a hook runs unchecked. The policy decides which calls pass.
 const ALL_TOOLS: &str = "*";
@@ -88,7 +88,8 @@ impl Dialect {
             .collect()
     }
 
-    /// Returns the entry for each event. `command` is a shell command line, and `hold` is how long it holds a call.
+    /// Returns the entry for each event. `command` is a shell command line, and `hold` is how long the command holds
+    /// a call.
     pub fn groups(self, command: &str, hold: Duration) -> Vec<(&'static str, Group)> {
         let limit = hold + GRACE + MARGIN;
         let before = Handler {

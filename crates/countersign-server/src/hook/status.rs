@@ -49,7 +49,7 @@ pub struct Installed {
     pub review: Review,
     /// Name or command by which the coding agent identifies the hook before tool calls.
     pub name: String,
-    /// The same for the hooks after tool calls.
+    /// Names or commands by which the coding agent identifies the hooks after tool calls.
     pub names_after: Vec<String>,
     /// Faults that make the hook ineffective.
     pub problems: Vec<String>,
@@ -230,7 +230,7 @@ pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
 }
 
 /// Returns the folder in which the coding agent has to be started to read this file, if that is a folder above the
-/// current one. Codex reads the files of all of them.
+/// current one; otherwise `None`. Always `None` for Codex, which reads the files of all folders above.
 pub fn counts_in(dialect: Dialect, file: &Path) -> Option<std::path::PathBuf> {
     let is_above =
         dialect != Dialect::Codex && dialect.project_files_above().iter().any(|above| above == file);

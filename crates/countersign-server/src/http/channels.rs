@@ -28,7 +28,7 @@ use crate::wire::{
 
 /// Maximum number of approvals in a transcript.
 const MOST_TOLD: usize = 100;
-/// Ends a transcript early once its arguments and results reach this many bytes.
+/// Size of arguments and results, in bytes, at which a transcript ends early.
 const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
 
 /// Handle a person's message
@@ -325,9 +325,9 @@ async fn shown(app: &App, approval: Option<SharedApproval>) -> Answer<Option<vie
     Ok(Some(view::approval(&approval, app.gate.policy(), now)))
 }
 
-/// Converts a card, including its button payloads. A payload decides in the name of the person who presses the button,
-/// so this is only for callers that answer cards: an adapter (`reply`), or a person's own program in that person's
-/// session (`chat`).
+/// Converts a card to JSON, including its button payloads. A payload decides in the name of the person who presses the
+/// button, so this is only for callers that answer cards: an adapter (`reply`), or a person's own program in that
+/// person's session (`chat`).
 pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
     PromptView {
         approve: prompt.approve.clone(),
@@ -336,7 +336,7 @@ pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
     }
 }
 
-/// Converts a card for read-only callers, without button payloads.
+/// Converts a card to JSON for read-only callers, without button payloads.
 fn prompt_view(prompt: &Prompt) -> PromptView {
     PromptView {
         approval: prompt.approval.to_string(),

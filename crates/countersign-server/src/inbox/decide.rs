@@ -46,7 +46,7 @@ impl SubmittedFields {
         self.text(&format!("choice-{position}")) == "deny"
     }
 
-    /// Returns the text of the call's arguments field.
+    /// Returns the text of the call's arguments field, or `None` if the form has no such field.
     pub fn arguments(&self, position: u8) -> Option<&str> {
         self.0.get(&format!("arguments-{position}")).map(String::as_str)
     }
@@ -84,8 +84,8 @@ impl SubmittedFields {
         fields
     }
 
-    /// Returns an idempotency key: the hash of all fields except the name of the page. A form that is sent twice is one
-    /// decision.
+    /// Returns an idempotency key: the hash of all fields except those that say where the form was. A form that is sent
+    /// twice is one decision.
     fn key(&self) -> Option<Key> {
         let mut fields: Vec<_> = self
             .0
@@ -288,7 +288,8 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) 
     }
 }
 
-/// Returns what is wrong with one call's edited arguments, to be shown beside their field.
+/// Returns what is wrong with one call's edited arguments, to be shown next to their field. `None` if the arguments are
+/// valid, not edited or left out.
 pub fn edit_problem(secrecy: &Secrecy, call: &Call, position: u8, typed: &SubmittedFields) -> Option<String> {
     let text = typed
         .arguments(position)

@@ -18,7 +18,7 @@ use crate::web::{Answer, ApiError, App};
 
 /// Lines per page.
 const LINES: usize = 50;
-/// Ends a page early once its arguments and results reach this many bytes.
+/// Size of arguments and results, in bytes, at which a page ends early.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,7 +41,7 @@ struct Line {
     agent: String,
     by: Option<String>,
     at: Moment,
-    /// Outcome of its call or calls, if the label does not state it.
+    /// Outcome of the approval's calls, if the label does not state it.
     outcome: Option<&'static str>,
     /// Why the policy let the call pass, if it did.
     because: Option<String>,

@@ -28,7 +28,7 @@ use crate::web::{Answer, ApiError, App};
 const CARDS: usize = 100;
 /// Maximum number of pending approvals read from the store, oldest first.
 const MOST_PENDING: usize = 2 * LONGEST_PAGE;
-/// Reading also stops once the approvals read have this many bytes of arguments.
+/// Size of arguments, in bytes, after which no further approvals are read.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
@@ -278,7 +278,8 @@ async fn pending(app: &App, tenant: &Tenant) -> Answer<(Vec<SharedApproval>, boo
     Ok((pending, true))
 }
 
-/// Describes the decision just made, from the record. The URL names only the approval, so it cannot forge the text.
+/// Describes the decision that the person has just made, as recorded. The URL names only the approval, so it cannot
+/// forge the text. `None` if the approval is not visible or not decided.
 async fn describe_decision(app: &App, caller: &Caller, id: &str, now: Time) -> Option<Value> {
     let (approval, _) = one(app, caller, id).await.ok()?;
     let decided = approval.decision.as_ref()?;

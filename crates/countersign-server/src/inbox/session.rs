@@ -85,7 +85,7 @@ fn signed_out() -> ApiError {
     )
 }
 
-/// Returns the value of the session cookie.
+/// Returns the value of the session cookie, or `None` if the request has no such cookie.
 pub fn cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter();
     let texts = cookies.filter_map(|value| value.to_str().ok());

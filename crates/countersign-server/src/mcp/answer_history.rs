@@ -1,4 +1,5 @@
-//! Answer history: what servers answered a client, so that a card can say which of a call's values occur there.
+//! Answer history: what servers answered a client, so that a card can say which of a call's values occur in those
+//! answers.
 //!
 //! Input: requests that are answered with text, and their answers as they are forwarded. Output: a conversation without
 //! the person's words, which never pass through the gateway. Not here: persistence, and trust. Anything a server
@@ -16,7 +17,7 @@ use crate::mcp::lock;
 
 /// Maximum number of answers kept.
 const MOST_ANSWERS: usize = 200;
-/// Maximum total size of the answers in bytes; provenance looks at no more.
+/// Maximum total size of the answers in bytes; provenance tracing uses no more.
 const MOST_BYTES: usize = countersign::provenance::MOST_BYTES;
 /// Maximum size of one answer in bytes. Larger ones are not kept, so values that occur only there have unknown
 /// provenance.
@@ -46,7 +47,7 @@ struct Answers {
 }
 
 impl Seen {
-    /// Returns a history for another server of the same client, with the same answers.
+    /// Returns a history for another server of the same client. Both share the answers.
     pub fn for_another_server(&self) -> Seen {
         Seen {
             asked: Mutex::default(),

@@ -102,8 +102,8 @@ fn with_store(global: &Global, options: &HookInstall) -> Result<Global, Failure>
     Ok(global)
 }
 
-/// Puts the policy on record for hooks of this agent. Fails if a different one is on record, unless `--policy-change`
-/// is given.
+/// Records the policy as the one that hooks of this agent use. Fails if a different policy is recorded, unless
+/// `--policy-change` is given.
 async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>) -> Result<(), Failure> {
     let (None, Some(file)) = (&global.server, file) else {
         return Ok(());
@@ -245,7 +245,7 @@ fn usual_policy(options: &HookInstall) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns the word after `name`, which is the value of that option.
+/// Returns the word after `name`, which is the value of that option; `None` if the option is absent.
 fn words_after<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
     let mut words = words.iter().skip_while(|word| *word != name).skip(1);
     words.next().map(String::as_str)
@@ -299,7 +299,7 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
     Ok(std::fs::canonicalize(&file).unwrap_or(file))
 }
 
-/// Resolves a file of the project. Fails if a symlink, which a repository may contain, leads outside of the project.
+/// Resolves a file of the project. Fails if a symlink, which a repository may contain, points outside of the project.
 fn in_project(file: &Path) -> Result<PathBuf, Failure> {
     let failed = |error: std::io::Error| bad_settings(file, &error.to_string());
     let project = std::fs::canonicalize(".").map_err(failed)?;
@@ -325,7 +325,7 @@ fn in_project(file: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Replaces the settings atomically. Returns the backup of the previous ones.
+/// Replaces the settings atomically. Returns the path of the backup of the previous settings, if there were any.
 fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBuf>, Failure> {
     let failed = |error: std::io::Error| bad_settings(file, &error.to_string());
     if let Some(folder) = file.parent() {

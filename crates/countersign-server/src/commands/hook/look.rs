@@ -226,7 +226,8 @@ fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]
     findings
 }
 
-/// Returns the finding for a setting `key` that keeps the coding agent from running the hook. `which` says which hook.
+/// Returns the finding for a setting `key` that keeps the coding agent from running the hook. `which` names the hook
+/// in the message.
 fn off(dialect: Dialect, file: &Path, key: &str, which: &str) -> Finding {
     let (title, file) = (dialect.title(), file.display());
     let message = format!("disabled: `{key}` in `{file}` keeps {title} from running {which}");

@@ -20,7 +20,7 @@ pub struct ViewerPermissions {
     pub deny: bool,
     /// True if the viewer may edit arguments while approving.
     pub edit: bool,
-    /// Why the viewer may not approve all calls.
+    /// Why the viewer may not approve all calls; `None` if `approve` is true.
     pub why_not: Option<String>,
     /// Number of different people who have to approve.
     pub quorum: u8,
@@ -62,7 +62,7 @@ fn why_not_at_all(call: &Call, decider: Option<&Decider>) -> Option<String> {
     })
 }
 
-/// Returns why the viewer may not approve a call. `None` if they may.
+/// Returns why the viewer may not approve a call, or `None` if the viewer may approve it.
 pub(super) fn why_not(approval: &Approval, call: &Call, decider: Option<&Decider>) -> Option<String> {
     let decider = match (why_not_at_all(call, decider), decider) {
         (Some(reason), _) => return Some(reason),

@@ -18,7 +18,7 @@ const HASTY: Duration = Duration::from_secs(2);
 const MOST_SPANS: i64 = 30;
 /// Maximum number of tools listed: those with the most decisions.
 const MOST_TOOLS: usize = 12;
-/// Maximum number of calls with unknown outcome listed.
+/// Maximum number of calls with an unknown outcome that are listed.
 const MOST_UNKNOWN: usize = 20;
 
 /// Statistics about decisions.
@@ -136,7 +136,8 @@ pub fn percent(part: usize, whole: usize) -> usize {
     (part * 100 + whole / 2).checked_div(whole).unwrap_or(0)
 }
 
-/// Returns the time from proposal to decision, an upper bound on the time anybody had to read.
+/// Returns the time from proposal to decision, an upper bound on the time anybody had to read. `None` without a
+/// decision.
 pub fn time_to_decide(approval: &Approval) -> Option<Duration> {
     let decided = approval.decision.as_ref()?;
     Some(decided.at.since(approval.created_at))
@@ -147,7 +148,7 @@ fn median(times: &mut [Duration]) -> Option<Duration> {
     times.get(times.len() / 2).copied()
 }
 
-/// Returns when the approval was decided or expired.
+/// Returns when the approval was decided or expired; `None` if it ended otherwise or is pending.
 fn settled_at(approval: &Approval) -> Option<Time> {
     let decided = approval.decision.as_ref().map(|decided| decided.at);
     decided.or(approval.ended_at.filter(|_| approval.state == State::Expired))

@@ -22,7 +22,7 @@ use count::Numbers;
 
 /// Maximum number of approvals read.
 const NEWEST: usize = 2_000;
-/// Reading also stops once the approvals read have this many bytes of arguments and results.
+/// Size of arguments and results, in bytes, after which no further approvals are read.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// Renders the statistics page.

@@ -9,7 +9,7 @@ use super::count::{Span, Tool, percent, show_time};
 /// Size of the plot area, in SVG units.
 const WIDTH: usize = 640;
 const HEIGHT: usize = 160;
-/// Height of the axis labels below.
+/// Height of the axis labels below the plot area.
 const FOOT: usize = 20;
 
 /// Plot over time.
@@ -65,7 +65,7 @@ pub struct Rate {
     percent: usize,
 }
 
-/// Plots decisions over time as stacked bars. `None` if there are none.
+/// Plots decisions over time as stacked bars. `None` if there are no decisions.
 pub fn bars(spans: &[Span]) -> Option<Plot> {
     let most = spans.iter().map(total).max().filter(|most| *most > 0)?;
     let most = rounded_up(most);
@@ -187,7 +187,7 @@ fn rounded_up(most: usize) -> usize {
     steps.into_iter().find(|step| *step >= most).unwrap_or(most)
 }
 
-/// Returns the position and width of a bar, with a gap to the next.
+/// Returns the position and width of bar number `at` (from 0) of `count`, with a gap to the next bar.
 fn place(at: usize, count: usize) -> (usize, usize) {
     let step = (WIDTH / count.max(1)).min(48);
     (at * step, step.saturating_sub(3).max(2))

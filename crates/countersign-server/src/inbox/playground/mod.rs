@@ -1,7 +1,7 @@
 //! Playground: a page to talk to served agents, with the card beside the conversation.
 //!
 //! Input: a signed-in person and their messages. Output: HTML that works without JavaScript; with it, answers are
-//! streamed. Cards and decisions are those of the inbox. The agent continues wherever a card was decided.
+//! streamed. Cards and decisions are those of the inbox. The agent continues after a decision, wherever it was made.
 
 mod live;
 mod log;
@@ -92,8 +92,8 @@ pub async fn show(
     page.await.unwrap_or_else(|error| page::failure(&error))
 }
 
-/// Sends a message to the agent. The script follows the answer on the event stream; without it, this responds with the
-/// page once the agent has answered.
+/// Sends a message to the agent. The script follows the answer on the event stream; without the script, this responds
+/// with the page once the agent has answered.
 pub async fn say(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -123,7 +123,7 @@ pub async fn say(
 }
 
 /// Requests the undo of a call in the talk where the call was made. `None` if the talk is not this person's. The script
-/// learns of the card from the event stream; without it, this redirects to the page once the turn is over.
+/// learns of the card from the event stream; without the script, this redirects to the page once the turn is over.
 pub async fn undo(
     app: &App,
     caller: &Caller,
@@ -155,7 +155,7 @@ pub async fn undo(
     Ok(Some(Redirect::to(&back).into_response()))
 }
 
-/// Waits until the turn is over. Fails if it failed.
+/// Waits until the turn is over. Fails if the turn failed.
 async fn answered(news: &mut tokio::sync::mpsc::Receiver<std::sync::Arc<News>>) -> Answer<()> {
     while let Some(one) = news.recv().await {
         if let News::Failed { message, hint } = &*one {
@@ -286,7 +286,7 @@ async fn draw(
     ))
 }
 
-/// Returns the pending card of this talk, or else the latest.
+/// Returns the pending card of this talk, or else its latest card. `None` if the talk has no card yet.
 async fn card(app: &App, caller: &Caller, talk: &Talk) -> Answer<Option<Card>> {
     let place = talk.place();
     let Some(approval) = last(app, talk, &place.channel).await? else {
