@@ -37,9 +37,10 @@ pub struct AgentConfig {
     pub name: id::Agent,
     /// Name shown as the requester of the agent's proposals.
     pub requester: Person,
-    /// Language tag, such as `es`, for messages that come without one.
+    /// Language tag, such as `es`, for messages that come without one. If `None`, the gate's sentences are in English.
     pub language: Option<String>,
-    /// Role that picks a specialist for each message; not used when there is only one specialist.
+    /// Role that picks a specialist for each message; not used when there is only one specialist. Without an
+    /// orchestrator, the first specialist answers.
     pub orchestrator: Option<Role>,
     /// Specialists that answer messages. The first one answers if the orchestrator picks none.
     pub specialists: Vec<Specialist>,

@@ -67,7 +67,7 @@ pub struct GatedTools {
 /// Approval of a request that an agent made with `requestApproval`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedApproval {
-    /// Comment of the person who approved.
+    /// Comment of the person who approved, if they wrote one.
     pub comment: Option<String>,
     /// Person who approved.
     pub by: Option<Person>,
@@ -111,13 +111,13 @@ impl GatedTools {
         GatedTools { wait, ..self }
     }
 
-    /// Proposes calls in this channel, where at most one approval is pending at a time.
+    /// Sets the channel in which calls are proposed. A channel has at most one pending approval at a time.
     pub fn in_channel(mut self, channel: Channel) -> GatedTools {
         self.submission.channel = Some(channel);
         self
     }
 
-    /// Proposes calls as part of this run.
+    /// Sets the run that proposed calls belong to.
     pub fn in_run(mut self, run: Run) -> GatedTools {
         self.submission.run = Some(run);
         self

@@ -51,7 +51,7 @@ pub enum Progress {
     Answered {
         /// The approval after the reply, if known.
         approval: Option<SharedApproval>,
-        /// Why the reply was not accepted.
+        /// Why the reply was not accepted; `None` if it was accepted.
         refusal: Option<Refusal>,
     },
     /// A message of the channel itself: an outcome, a cancellation, a reason.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::message::{CallResult, Message, Source};
 use crate::model::Usage;
 
-/// How long each entry of a session is kept.
+/// Time for which each entry of a session is kept.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum number of entries in one session.
 pub const MOST_ENTRIES: u32 = 20_000;
@@ -63,7 +63,7 @@ pub struct Step {
     /// Approval whose outcome the model is told by this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled: Option<ApprovalId>,
-    /// Specialist that handles messages from now on.
+    /// Specialist that handles messages from now on, if that changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub specialist: Option<String>,
     /// Tokens used since the last step.
@@ -143,7 +143,7 @@ impl Session {
         &self.settled
     }
 
-    /// Returns the specialist that the session was last routed to.
+    /// Returns the specialist that the session was last routed to; `None` before the first routing.
     pub fn specialist(&self) -> Option<&str> {
         self.specialist.as_deref()
     }

@@ -13,7 +13,8 @@ const LONG_LINE: usize = 256 * 1024;
 /// Length in bytes up to which a buffer grows sixteenfold; beyond it, fourfold.
 const LARGE_STEPS: usize = 1024 * 1024;
 
-/// One server-sent event. A field that was sent more than once has its last value, except `data`.
+/// One server-sent event. A field that was sent more than once has its last value, except `data`. A field that was not
+/// sent is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Type of the event, from the field `event`; `None` if the event has no such field.
@@ -39,9 +40,9 @@ pub struct EventReader {
     buffer: BytesMut,
     /// Number of bytes at the start of the buffer known to contain no line end.
     scanned: usize,
-    /// Whether the last line ended with CR, so that a following LF belongs to it.
+    /// True if the last line ended with CR, so that a following LF belongs to it.
     is_after_cr: bool,
-    /// Whether a line was read, so that no byte order mark can follow.
+    /// True if a line was read, after which a byte order mark cannot follow.
     has_begun: bool,
     event: Event,
     /// Joined data of the current event if it has more than one `data` line; otherwise empty. Joining in place keeps

@@ -261,7 +261,8 @@ fn is_other(before: &World, after: &World) -> bool {
         || versions(before) != versions(after)
 }
 
-/// Runs a command in one transaction, at the current time or at `at`.
+/// Runs a command in one transaction, at the current time or at `at`. If the command fails, records a fault and returns
+/// `None`.
 fn apply(world: &mut World, command: &Command, at: Option<Time>) -> Option<Answer> {
     let mut copy = world.store.clone();
     let now = at.unwrap_or_else(|| world.now());

@@ -103,7 +103,7 @@ pub struct World {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     pub(crate) crashes: u8,
-    /// False if the node has not renewed its lease; it may be paused.
+    /// False if the node's lease has lapsed, although the node may merely be paused.
     pub(crate) has_lease: bool,
     /// State of each approval's call as the node remembers it. A crash clears this memory.
     pub(crate) memory: Vec<Memory>,
@@ -129,7 +129,7 @@ pub(crate) enum Memory {
 /// Facts about an approval that are not in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Asked {
-    /// Node that proposed the approval, and the number of its crashes at that time.
+    /// Node that proposed the approval, and the number of its crashes at that time. `None` before the proposal.
     pub(crate) owner: Option<(usize, u8)>,
     /// Number of times that the call had an effect.
     pub(crate) effects: u8,

@@ -230,7 +230,7 @@ async fn finish(pipe: Option<Collected>) -> Kept {
     kept.clone()
 }
 
-/// Prints standard error line by line, escaped.
+/// Buffer for the current line of standard error. Each line is escaped and printed once it is complete.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 

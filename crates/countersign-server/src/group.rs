@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Child;
 
-/// How long a process may take to exit after its standard input is closed.
+/// Maximum time for a process to exit after its standard input is closed.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// How long a group may take to exit after SIGTERM.
+/// Maximum time for a group to exit after SIGTERM.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
-/// How long to wait for a group to be gone after SIGKILL.
+/// Maximum time to wait until a group is gone after SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which we check whether a group still exists.
 const LOOKS: Duration = Duration::from_millis(10);

@@ -18,7 +18,7 @@ pub(super) struct Turn<'a> {
     pub(super) context: TurnContext,
     pub(super) session: Session,
     pub(super) listener: &'a Listener,
-    /// Approval that this turn left pending.
+    /// Approval that this turn left pending, if any. Its card is still to be shown.
     pub(super) pending_card: Option<ApprovalId>,
     /// Number of times each call (tool and arguments) occurred in this turn.
     pub(super) call_counts: HashMap<(String, String), u32>,

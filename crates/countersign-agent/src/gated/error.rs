@@ -63,7 +63,7 @@ pub struct Rejected {
     pub tool: String,
     /// How the approval ended.
     pub reason: RejectionReason,
-    /// Comment of the person who decided.
+    /// Comment of the person who decided, if they wrote one.
     pub comment: Option<String>,
     /// Person who decided, if anybody did.
     pub by: Option<Person>,

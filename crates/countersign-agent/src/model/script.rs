@@ -64,11 +64,11 @@ struct ScriptToml {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleSection {
-    /// Role that is asked: a specialist, `orchestrator` or `evaluator`.
+    /// Roles that the rule applies to: names of specialists, `orchestrator` or `evaluator`. All roles if absent.
     role: Option<OneOrMany>,
-    /// Patterns for the person's last message; one has to match.
+    /// Patterns, one of which has to match the person's last message. Any message if absent.
     person: Option<OneOrMany>,
-    /// Tool that answered last.
+    /// Tool whose result has to be among the latest results. If absent, the conversation must not end with results.
     after: Option<String>,
     /// Statuses that the call of the tool in `after` may have; any status if absent.
     status: Option<OneOrMany>,

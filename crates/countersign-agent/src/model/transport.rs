@@ -313,7 +313,8 @@ async fn read_error_response(response: StreamedResponse) -> ModelError {
     }
 }
 
-/// Returns the message of `{"error": {"message"}}`, the error format of both APIs.
+/// Returns the message in `{"error": {"message"}}`, the error format of both APIs; `None` if the text has another
+/// format.
 pub(super) fn error_message(text: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     let error = value.get("error")?;

@@ -100,7 +100,8 @@ impl Account {
         Ok(Some((account, AuthorityBasis::exactly(&entry))))
     }
 
-    /// Returns the account that a credential names. Unlike [`Account::find`], only the exact spelling matches.
+    /// Returns the account that a credential names. Unlike [`Account::find`], only the exact spelling matches; for any
+    /// other, returns `None`.
     pub(super) async fn of_credential(
         store: &dyn Store,
         tenant: &Tenant,

@@ -17,7 +17,7 @@ pub struct Caller {
     pub scopes: Scopes,
     /// Agent of the credential, if any; the caller then only sees and changes that agent's approvals.
     pub agent: Option<Agent>,
-    /// Person of the credential, who decides or for whom the agent acts.
+    /// Person of the credential, if any, who decides or for whom the agent acts.
     pub person: Option<Person>,
     /// Generation of that person's account. Empty if the credential names no person, or if the account was created by
     /// the first release.

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Propose calls; withdraw and read one's own.
+    /// Propose calls, and read and withdraw the approvals of the credential's own agent.
     Propose,
-    /// Wait for one's own approvals.
+    /// Wait for the approvals of the credential's own agent.
     Wait,
     /// Read all approvals and events of the tenant.
     Read,
@@ -21,9 +21,9 @@ pub enum Scope {
     Decide,
     /// Start and finish released calls.
     Execute,
-    /// Submit what people write in a conversation, on their behalf.
+    /// Submit messages of people in a conversation, on their behalf.
     Reply,
-    /// Talk to served agents as a person, and reply to their cards there.
+    /// Talk to served agents as a person, and reply to cards in these conversations.
     Chat,
     /// Manage people and tokens, and administer the service.
     Admin,

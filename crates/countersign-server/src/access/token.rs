@@ -28,7 +28,7 @@ pub struct Token {
     pub scopes: Scopes,
     /// Agent that proposes with the token; `None` for every other kind of token.
     pub agent: Option<Agent>,
-    /// Person who uses the token, or on whose behalf the agent acts.
+    /// Person who uses the token, or on whose behalf the agent acts, if any.
     pub person: Option<Person>,
     /// Generation of that person's account, so that the token is not valid for a later account of the same name.
     #[serde(default)]
@@ -51,7 +51,7 @@ pub struct NewToken {
     /// Agent that will propose with the token. Required for the scopes `propose` and `wait`, and not allowed with
     /// others.
     pub agent: Option<Agent>,
-    /// Person who will use the token, or on whose behalf the agent acts.
+    /// Person who will use the token, or on whose behalf the agent acts, if any.
     pub person: Option<Person>,
     /// Lifetime, at most [`LONGEST_TOKEN`].
     pub lasts: Duration,

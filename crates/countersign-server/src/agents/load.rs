@@ -17,11 +17,12 @@ use crate::worlds::{self, Setup, WORLDS, World};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSource {
-    /// Path of an `agent.toml`, with `tools.json` and optionally `script.toml` next to it.
+    /// Path of an `agent.toml`, with `tools.json` and optionally `script.toml` next to it. Exactly one of `file` and
+    /// `world` has to be set.
     file: Option<PathBuf>,
-    /// Name of a built-in world with its agent: `crm`, `cms` or `ranch`.
+    /// Name of a built-in example agent with its data: `crm`, `cms` or `ranch`.
     world: Option<String>,
-    /// Path of the world's data; `countersign-NAME.db` by default.
+    /// Path of the example agent's data; `countersign-NAME.db` by default.
     data: Option<PathBuf>,
     /// Provider of the models.
     #[serde(default)]

@@ -33,7 +33,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 /// Longest delay between reconnects.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Selects events. An event has to match all criteria.
+/// Selects events. An event has to match all criteria that are set.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
     /// Only events of this agent's approvals.

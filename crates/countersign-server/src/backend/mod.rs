@@ -75,7 +75,7 @@ pub struct ProposedCall {
     pub definition: Option<Hash>,
     /// Credential that the tool needs. Stored encrypted, and erased when the call ends.
     pub secret: Option<Secret>,
-    /// The folder that the host will run the call in.
+    /// Folder in which the host will run the call, if the proposer names one.
     pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
@@ -95,7 +95,7 @@ pub struct Deciding {
     card: Option<WholeCard>,
     /// Digest of the card that was shown; `None` for a denial without a card.
     pub digest: Option<Hash>,
-    /// Comment of the person, which the agent is told.
+    /// Comment of the person, passed on to the agent.
     pub comment: Option<String>,
     /// Idempotency key: a repeated decision with the same key has no further effect.
     pub key: Option<Key>,

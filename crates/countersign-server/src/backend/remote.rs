@@ -306,7 +306,7 @@ impl RemoteBackend {
     }
 
     /// Waits by repeated long polls. Temporary failures are retried until `limit` has passed, so a wait survives a
-    /// restart of the server (X32).
+    /// restart of the server (X32). `None` on timeout.
     pub async fn wait(
         &self,
         id: ApprovalId,

@@ -128,8 +128,8 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints a card and its buttons; a failure of the store is printed instead. `length` tells whether long values are
-    /// cut.
+    /// Prints a card and its buttons, or the failure if the store cannot be read. `length` tells whether long values
+    /// are cut.
     pub async fn card(
         &mut self,
         gate: &Gate,

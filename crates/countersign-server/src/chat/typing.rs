@@ -64,7 +64,7 @@ impl Typing {
         state.is_older_than_card = false;
     }
 
-    /// Returns whether the finished line was begun before the card appeared, and resets that state for the next line.
+    /// Returns true if the finished line was begun before the card appeared, and resets that state for the next line.
     pub fn take_older(&self) -> bool {
         let mut state = self.state();
         state.is_begun = false;

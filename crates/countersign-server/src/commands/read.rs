@@ -16,7 +16,7 @@ use crate::output::style::{self, paint};
 /// Longest line of a batch, in bytes; more than the largest prompt.
 const LONGEST_LINE: usize = 1024 * 1024;
 
-/// Printed below a reading, so that it is not mistaken for a decision.
+/// Note printed below a reading, so that nobody mistakes the reading for a decision.
 const NOTHING_DECIDED: &str = "nothing was decided; a real card is read more strictly";
 
 pub fn run(options: &Read, output: &mut Output) -> Result<Exit, Failure> {

@@ -15,8 +15,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::body::Bytes;
 use sha2::Sha256;
 
-/// How long to wait for a response after the call's deadline. The gate stops waiting at the deadline, but still records
-/// a late response.
+/// Maximum time to wait for a response after the call's deadline. The gate stops waiting at the deadline, but still
+/// records a late response.
 const LATE_ANSWER: Duration = Duration::from_secs(15 * 60);
 /// Outcome text of a call that was not sent in time.
 const LATE: &str = "not sent: its deadline passed first";

@@ -33,7 +33,7 @@ pub enum Answer {
     Deny {
         /// Explanation for the model.
         reason: String,
-        /// Instructions for the person.
+        /// Instructions for the person, if there is something to do.
         tell: Option<String>,
     },
     /// The coding agent stops, and asks again when its session is resumed.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for StartedCall {
 pub struct Written {
     /// Text for standard output.
     pub json: String,
-    /// Text for standard error.
+    /// Text for standard error; `None` if there is nothing to report.
     pub complaint: Option<String>,
     pub code: u8,
 }
@@ -102,7 +102,8 @@ impl Answer {
         }
     }
 
-    /// Returns the started call that this answer would allow, if its time limit has passed (X84).
+    /// Returns the started call that this answer would allow, if the call's time limit has passed (X84); otherwise
+    /// `None`.
     pub fn overdue(&self) -> Option<&StartedCall> {
         let (Answer::Pass(Some(unsent)) | Answer::Allow { unsent, .. }) = self else {
             return None;

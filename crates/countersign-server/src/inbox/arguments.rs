@@ -80,7 +80,7 @@ fn call(approval: &SharedApproval, position: u8) -> Answer<&Call> {
     approval.call(position).ok_or_else(|| ApiError::not_found("call"))
 }
 
-/// Lists one value per line, with secrets replaced by placeholders. `None` if the arguments contain no secret.
+/// Lists one value per line, with secrets replaced with placeholders. `None` if the arguments contain no secret.
 fn values(policy: &Policy, approval: &SharedApproval, call: &Call, bytes: &[u8]) -> Option<String> {
     let rows = Secrecy::of(call, policy, &approval.salt).table(bytes);
     if !rows.iter().any(|row| row.hidden) {

@@ -15,7 +15,7 @@ pub use countersign::gate::KEPT;
 use countersign::json::{self, Kind, Malformed};
 
 /// Converts arguments to text for a field. Characters that would affect the page's rendering become JSON escapes, which
-/// mean the same.
+/// mean the same. Values at JSON pointers for which `is_secret` returns true are replaced with [`KEPT`].
 pub fn field(arguments: &[u8], is_secret: impl Fn(&str) -> bool) -> String {
     let secrets = json::find(arguments, is_secret);
     let kept = secrets.into_iter().map(|(_, range)| (range, quoted_kept()));
@@ -31,8 +31,8 @@ pub fn field(arguments: &[u8], is_secret: impl Fn(&str) -> bool) -> String {
     shown
 }
 
-/// Parses the field: the arguments are approved as proposed if the text is unchanged, else edited. Fails with a message
-/// for the person.
+/// Parses the field's text. An unchanged text approves the arguments as proposed; any other text replaces them. Fails
+/// with a message for the person.
 pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool) -> Result<Choice, String> {
     let typed = line_breaks(typed);
     let proposed = arguments.as_bytes();
@@ -83,7 +83,7 @@ fn find_kept_secrets(
     Ok(kept)
 }
 
-/// Byte range, and the bytes to put there.
+/// Byte range, and the bytes that replace it.
 type Splice = (std::ops::Range<usize>, Vec<u8>);
 
 /// Replaces byte ranges, which have to be sorted.

@@ -8,7 +8,7 @@ use super::Finding;
 use crate::store::is_postgres;
 use crate::trust::StorePlace;
 
-/// Size in bytes above which indexes are checked only with `--full`, because that would take too long.
+/// Size in bytes above which indexes are checked only with `--full`, because checking them would take too long.
 const LARGE: u64 = 256 * 1024 * 1024;
 
 /// Checks the file at `place`; returns `None` if the store is not a file, does not exist or cannot be opened.

@@ -32,7 +32,7 @@ pub struct Numbers {
     pub other: usize,
     /// Passed calls other than reads.
     pub passed: usize,
-    /// Median time from proposal to decision, in words.
+    /// Median time from proposal to decision, in words; `None` without decisions.
     pub median: Option<String>,
     /// Decisions made in less than two seconds.
     pub hasty: usize,
