@@ -28,7 +28,8 @@ pub const LARGEST_ANSWER: usize = 4 * 1024 * 1024;
 /// A request to a model.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Name of the asking role: a specialist's name, `orchestrator` or `evaluator`. Only scripts use it.
+    /// Name of the role that sends the request: a specialist's name, `orchestrator` or `evaluator`. Only scripts use
+    /// it.
     pub role: String,
     /// The system prompt.
     pub system: String,

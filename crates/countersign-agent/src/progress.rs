@@ -54,7 +54,7 @@ pub enum Progress {
         /// Why the reply was not accepted; `None` if it was accepted.
         refusal: Option<Refusal>,
     },
-    /// A message of the channel itself: an outcome, a cancellation, a reason.
+    /// A message of the channel itself, such as the outcome of a card.
     ChannelMessage(String),
     /// A card has to be shown now. Its approval and the session are saved.
     ShowCard {

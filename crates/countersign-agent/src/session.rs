@@ -57,10 +57,10 @@ pub struct Session {
 pub struct Step {
     /// Messages to append.
     pub messages: Vec<Message>,
-    /// New approval of the agent. The model has to be told its outcome in a later step.
+    /// Approval that the agent proposed in this step, if any. A later step has to tell the model its outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened: Option<ApprovalId>,
-    /// Approval whose outcome the model is told by this step.
+    /// Approval whose outcome this step tells the model, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled: Option<ApprovalId>,
     /// Specialist that handles messages from now on, if that changes.

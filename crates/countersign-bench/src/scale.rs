@@ -133,7 +133,8 @@ pub(super) async fn recover(location: &StoreLocation, args: &BenchArgs) -> anyho
     if args.die {
         let gate = gate(location.open("recover").await?)?;
         fill_pending(&gate, args.rows).await?;
-        // The crash must not fall into the burst of proposals: the result would depend on the state of the WAL.
+        // The crash must not happen during the burst of proposals, because the result would depend on the state of the
+        // WAL.
         tokio::time::sleep(Duration::from_secs(1)).await;
         // An abort is like a kill: no destructor runs, and nothing is flushed.
         std::process::abort();

@@ -264,7 +264,7 @@ mod tests {
         reader.push(line.as_bytes());
         assert_eq!(reader.next_event(), too_large);
 
-        // Several events in one chunk may be larger together.
+        // The limit applies to each event, so several events in one chunk may exceed it together.
         let mut reader = EventReader::new(LIMIT);
         reader.push(format!("{line}\n{line}\n").as_bytes());
         assert!(matches!(reader.next_event(), Ok(Some(_))));

@@ -19,7 +19,7 @@ use crate::rows::{Row, Table};
 /// Size of the model, and the rules that hold in it.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Number of nodes. The first proposes the first approval, the second the second.
+    /// Number of nodes. The first node proposes the first approval, and the second node the second.
     pub nodes: usize,
     /// Number of approvals, all in one channel, where a later one supersedes a pending one.
     pub approvals: usize,

@@ -223,7 +223,7 @@ impl Disk {
         let known = state.names.get(name).copied().filter(|_| !is_new);
         let id = match known {
             Some(id) => id,
-            // This also applies to files that the store itself created before SQLite opened them.
+            // A file that is not known yet counts as new, even if the store created it before SQLite opened it.
             None => {
                 state.step(When::Entry)?;
                 let id = state.add(File {

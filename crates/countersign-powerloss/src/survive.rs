@@ -19,7 +19,7 @@ pub(crate) enum Manner {
     Nothing,
     /// All of the changes.
     Everything,
-    /// The first changes reached the disk, the next one in part.
+    /// The first changes reached the disk completely, the next one in part, and the others not at all.
     InOrder,
     /// Random changes reached the disk in random order, each completely, in part, or only as a new file length.
     AnyOrder,

@@ -14,7 +14,7 @@ use crate::access::AccessError;
 pub enum Exit {
     /// The command succeeded.
     Done,
-    /// An error outside the gate: a file, the store, the input.
+    /// An error outside the gate: in a file, the store or the input.
     Error,
     /// The command line is invalid.
     Usage,
@@ -22,7 +22,7 @@ pub enum Exit {
     Forbidden,
     /// The gate refused the action, for example because it came too late or twice.
     Refused,
-    /// The command waited, and the approval was not approved.
+    /// The command waited, and the approval ended without being approved.
     NotApproved,
     /// The command waited, and nothing was decided in time.
     TimedOut,

@@ -294,7 +294,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ModelError> {
     }
 }
 
-/// Returns the `Retry-After` header if it is a number of seconds.
+/// Returns the `Retry-After` header if it is a number of seconds; `None` if it is a date or missing.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs)
@@ -329,7 +329,8 @@ pub(super) fn truncate(text: &str) -> String {
     text.chars().take(LONGEST_MESSAGE).collect()
 }
 
-/// Returns a tool's name in the characters that the APIs accept: letters, digits, `_` and `-`, at most 64.
+/// Converts a tool's name to one that the APIs accept: letters, digits, `_` and `-`, at most 64 characters. Any other
+/// character becomes `_`.
 pub(super) fn wire_name(tool: &str) -> String {
     let letter = |c: char| match c.is_ascii_alphanumeric() || c == '_' || c == '-' {
         true => c,

@@ -234,8 +234,8 @@ impl Token {
         entries.iter().map(token).collect()
     }
 
-    /// Revokes a token at once. `id` is the beginning of the token's key, at least 8 characters. Fails if it fits no
-    /// token or several.
+    /// Revokes a token at once. `id` is the beginning of the token's key, at least 8 characters. Fails unless exactly
+    /// one token matches.
     pub async fn revoke(store: &dyn Store, tenant: &Tenant, id: &str) -> Result<Token, AccessError> {
         let not_found = || AccessError::NotFound(format!("token `{id}`"));
         let mut meant = all(store, tenant).await?;

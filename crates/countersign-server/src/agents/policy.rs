@@ -6,8 +6,8 @@
 
 use toml::{Table, Value};
 
-/// Joins policies that were each validated before. `others` are pairs of a name for messages and a text. Fails if a
-/// tool is listed twice.
+/// Joins policies that were each validated before. `others` are the other policies, each with a name for error
+/// messages. Fails if a tool is listed twice.
 pub fn join(own: &str, others: &[(&str, &str)]) -> Result<String, String> {
     let mut joined = table("the policy", own)?;
     let mut from: std::collections::HashMap<String, String> = std::collections::HashMap::new();

@@ -204,8 +204,8 @@ impl<'d> RemoteEventStream<'d> {
     }
 
     /// Makes one attempt to connect. Returns [`StreamItem::Lost`] after the first temporary failure and
-    /// [`StreamItem::Back`] once the connection is restored. Returns `None` after other successes, and after further
-    /// failures, once it has slept. A permanent failure is an error.
+    /// [`StreamItem::Back`] once the connection is restored. Returns `None` after the first successful connection, and
+    /// after a pause if the connection is still lost. A permanent failure is an error.
     async fn connect(&mut self) -> Result<Option<StreamItem>, Failure> {
         match self.backend.server.stream(&self.path, self.last.as_deref()).await {
             Ok(opened) => {

@@ -27,8 +27,8 @@ use crate::wire::{
     Decide, Finish, PermitView, ReconcileBody, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
 };
 
-/// Longest time of one long poll, after which the next one follows. Kept below 60 seconds, because many proxies cut
-/// longer requests.
+/// Maximum duration of one long poll. A longer wait takes several polls. Kept below 60 seconds, because many proxies
+/// cut longer requests.
 const WAITS_AT_ONCE: Duration = Duration::from_secs(50);
 /// Minimum interval between long polls, and delay between attempts to report an outcome.
 const PAUSE: Duration = Duration::from_secs(2);

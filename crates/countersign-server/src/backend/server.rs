@@ -104,7 +104,7 @@ impl Server {
         if opened.status == 200 {
             return Ok(opened);
         }
-        // Not a stream: request again without one to get the error body.
+        // The response is not an event stream. Sends an ordinary request to get the error body.
         match self.get::<serde_json::Value>(path).await {
             Err(failure) => Err(failure),
             Ok(_) => Err(unreadable(opened.status)),

@@ -44,7 +44,8 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     let provider = provider::choose(&options, setup.file.has_script())?;
     let mut plan = setup.file.config(&provider.provider).map_err(setup::bad_agent)?;
     let bad_name = |problem: BadName| Failure::usage(problem.to_string());
-    // A name reserved for served agents: no API token can have it, so none can take part in this conversation.
+    // A name reserved for served agents: no API token can have it, so no program with a token can take part in this
+    // conversation.
     let name = plan.name.to_string();
     plan.name = id::Agent::served(&name).map_err(bad_name)?;
     let person = identity::person(global.name.as_deref())?;

@@ -13,7 +13,7 @@ pub struct Chosen {
     pub says: String,
 }
 
-/// Chooses a provider. Without a model URL and an API key, the agent follows its script; fails if it has none.
+/// Chooses a provider. Without a model URL and an API key, the agent follows its script; fails if there is no script.
 pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let model = options.model_name.clone();

@@ -191,7 +191,7 @@ impl<'a> Screen<'a> {
         self.sight.unseen(size, self.output.rows())
     }
 
-    /// Counts the rows that a typed line takes on the screen.
+    /// Adds the rows that a typed line takes on the screen to the number of printed rows.
     pub fn typed(&mut self, line: &str) {
         if let Some(size) = self.output.size() {
             let rows = 1 + line.chars().count() / size.columns.max(1);

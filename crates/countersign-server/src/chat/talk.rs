@@ -216,7 +216,8 @@ impl<'a> Talk<'a> {
         self.screen.output.notice("card", unseen.as_str());
     }
 
-    /// Sends the payload that the current card has for the button; with it, no other card can be decided.
+    /// Sends the button's payload from the current card. The payload identifies that card, so no other card can be
+    /// decided.
     async fn press(&mut self, button: Button) {
         let Some((_, prompt)) = &self.card else {
             return self.screen.output.notice("card", "no card waits for an answer");

@@ -34,7 +34,8 @@ pub struct Terminal {
 impl Terminal {
     pub fn new(said: &[Message], typing: &Typing) -> Result<Terminal, Failure> {
         let config = Config::builder().max_history_size(REMEMBERED);
-        // Forced, because the editor repaints our prompt only if colours are on; the prompt itself contains none.
+        // Colours are forced on, because the editor otherwise does not repaint our prompt, which itself contains no
+        // colours.
         let config = config
             .map_err(no_terminal)?
             .auto_add_history(true)
@@ -46,7 +47,7 @@ impl Terminal {
             _ => None,
         });
         for text in before {
-            // A message that is missing in the history is no problem.
+            // If this fails, the history merely lacks a message.
             let _ = editor.add_history_entry(text.as_str());
         }
         let mut bind = |key: KeyEvent, does: KeyAction| {
@@ -105,7 +106,8 @@ impl Terminal {
     }
 }
 
-/// Starts a thread that prints above the line: printing blocks until the editor has taken the last piece.
+/// Starts a thread that prints above the line, because printing blocks until the editor has taken the last piece.
+/// Returns `None` if the terminal does not support this.
 fn print_above(editor: &mut Edited) -> Option<Sender<String>> {
     let mut printer = editor.create_external_printer().ok()?;
     let (above, pieces) = channel::<String>();
@@ -137,7 +139,7 @@ struct Key {
 
 impl ConditionalEventHandler for Key {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        // Only on an empty line: otherwise the text would be lost.
+        // The key acts only on an empty line: otherwise the typed text would be lost.
         let is_empty = context.line().is_empty();
         let does = match self.does {
             KeyAction::Press(button) if is_empty && self.typing.press(button) => Cmd::AcceptLine,

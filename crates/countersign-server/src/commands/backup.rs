@@ -1,4 +1,4 @@
-//! `backup` and `restore`: a complete copy of the store, and a new store made from one.
+//! `backup` and `restore`: make a complete copy of the store, and a new store from such a copy.
 //!
 //! Calls that were pending, approved or running when the backup was made may have run since. So restoring ends every
 //! open approval and revokes every token, session and link before anybody can use the store (X33).
@@ -84,8 +84,8 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
     Ok(voided)
 }
 
-/// Fails if the target exists, or if a file next to it does that SQLite would take for part of the target, such as
-/// another store's WAL, which SQLite would apply to the restored store.
+/// Fails if the target exists, or if there is a file that SQLite would take for part of the target. For example, SQLite
+/// would apply another store's WAL to the restored store.
 fn refuse_files(place: &str) -> Result<(), Failure> {
     let files = ["", "-wal", "-shm", "-journal"].map(|end| format!("{place}{end}"));
     let is_there = |file: &String| Path::new(file).symlink_metadata().is_ok();

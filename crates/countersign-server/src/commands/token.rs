@@ -72,7 +72,7 @@ async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<E
         output.json(&view(&minted.id, &minted.token, Some(&minted.text)))?;
         return Ok(Exit::Done);
     }
-    // Only the token on standard output, so that a script can capture it.
+    // Standard output gets only the token, so that a script can capture it.
     output.line(&minted.text);
     let lasts = duration::show(minted.token.expires_at.since(minted.token.created_at));
     let message = format!(

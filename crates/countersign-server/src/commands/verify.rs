@@ -27,7 +27,7 @@ pub async fn run(global: &Global, options: Verify, output: &mut Output) -> Resul
             },
             ..failure
         })?;
-    // If the head of the log cannot be read, that is among the faults, which are printed below.
+    // If the head of the log cannot be read, this is one of the faults that are printed below.
     if options.head && audited.is_sound() {
         match output.is_json {
             true => output.json(&head(&audited))?,

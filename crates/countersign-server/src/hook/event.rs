@@ -56,7 +56,7 @@ pub struct Before {
 
 pub struct After {
     pub identity: CallIdentity,
-    /// Hash of the arguments that the coding agent says it used; `None` if it does not say.
+    /// Hash of the arguments that the coding agent reports; `None` if it reports none.
     pub arguments: Option<String>,
     pub outcome: Outcome,
 }
@@ -121,7 +121,7 @@ impl Input<'_> {
         // INVARIANT: these are the bytes of `tool_input` from the event, never a re-serialised value.
         let arguments = Arguments::parse(input.get().as_bytes())
             .map_err(|problem| bad(&first_line(&problem.to_string())))?;
-        // The same command does something else in another folder, so a call without one cannot be shown.
+        // The same command does something else in another folder, so a call without a folder cannot be shown.
         let cwd = self.cwd.as_deref().ok_or_else(|| bad("it has no `cwd`"))?;
         let working_folder =
             links::follow(&StartFolders::working(cwd), &arguments).map_err(|problem| bad_folder(&problem))?;

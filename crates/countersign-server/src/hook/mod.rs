@@ -36,7 +36,7 @@ use crate::trust;
 
 /// Time a hook may take in addition to the time it holds a call: to open the store, propose and start.
 pub const GRACE: Duration = Duration::from_secs(20);
-/// Environment variable set by the self-test: nothing is proposed, and every call is denied.
+/// Environment variable that the self-test sets. With it, nothing is proposed and every call is denied.
 pub const SELF_TEST: &str = "COUNTERSIGN_HOOK_SELF_TEST";
 
 /// One invocation of the hook, with its options.
@@ -44,7 +44,7 @@ pub struct Hook<'h> {
     pub dialect: Dialect,
     /// Store or server to use, and the policy.
     pub global: &'h Global,
-    /// How long to hold a call, and the folder for hook state.
+    /// Options of the run: the time to hold a call, and the folder for hook state.
     pub options: &'h HookRun,
 }
 
@@ -116,7 +116,7 @@ async fn answer(hook: &Hook<'_>) -> Answer {
         return Answer::from(failure);
     }
     let dialect = hook.dialect;
-    // Both block: reading the input, and following links on a slow disk.
+    // Reading the input blocks, and so does following links on a slow disk.
     let read = tokio::task::spawn_blocking(move || Event::read(&read_event()?, dialect)).await;
     let event = match read {
         Ok(event) => event,

@@ -1,9 +1,9 @@
 //! Finds settings of a coding agent that turn hooks off, so that an installed hook never runs.
 //!
 //! Input: every settings layer that this person's coding agent reads, as data. Output: the file and key that turn hooks
-//! off. A layer counts even if a stronger one may override it, and so does any value other than a plain yes or no: a
-//! false alarm costs one look, a missed switch goes unnoticed.
-//! Based on Claude Code's documentation and the source of Gemini CLI and Codex as of August 2026.
+//! off. A setting counts even if a stronger layer may override it, or if its value is neither a plain yes nor a plain
+//! no: a false alarm costs one look, but a missed switch goes unnoticed. Based on Claude Code's documentation and the
+//! source of Gemini CLI and Codex as of August 2026.
 
 use std::path::{Path, PathBuf};
 
@@ -144,7 +144,8 @@ fn read(dialect: Dialect, file: &Path, text: &str) -> Layer {
         Dialect::ClaudeCode => {
             let root = json(text)?;
             let mut found = claude_code(&root);
-            // In their own settings, people choose their environment themselves.
+            // Only a project's settings are suspicious: in their own settings, people choose the environment
+            // themselves.
             if is_of_project(dialect, file) {
                 found.extend(environment(&root));
             }

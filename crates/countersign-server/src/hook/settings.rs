@@ -15,7 +15,7 @@ use crate::regular;
 pub const LARGEST: usize = 8 * 1024 * 1024;
 /// Time by which the timeout in the coding agent's settings exceeds the time that the hook itself may take.
 const MARGIN: Duration = Duration::from_secs(40);
-/// Matches every tool, because a tool without a hook runs unchecked. The policy decides which calls pass.
+/// Matcher for every tool, because a tool without a hook runs unchecked. The policy decides which calls pass.
 const ALL_TOOLS: &str = "*";
 
 /// One entry under an event in the settings.
@@ -72,7 +72,7 @@ impl Dialect {
     }
 
     /// Paths of the settings in the folders above the current one, up to the project's root: the folder with `.git`.
-    /// A person may look from a folder below the one in which the coding agent is started.
+    /// They matter to a person who checks hooks in a folder below the one in which the coding agent is started.
     pub fn project_files_above(self) -> Vec<PathBuf> {
         let names = self.project_files();
         let own = self.user_file().and_then(|file| file.canonicalize().ok());

@@ -45,7 +45,7 @@ pub struct Installed {
     pub words: Option<Vec<String>>,
     /// How long the hook holds a call.
     pub hold: Duration,
-    /// Review by the person: Codex skips hooks that have not been reviewed.
+    /// Result of the person's review in Codex, which skips hooks that have not been reviewed.
     pub review: Review,
     /// Name or command by which the coding agent identifies the hook before tool calls.
     pub name: String,
@@ -247,8 +247,8 @@ pub fn sentence(file: &Path, installed: &Installed) -> String {
     )
 }
 
-/// Paths of all settings files of a coding agent that may contain a hook. In the home folder, the project's settings are
-/// the person's own; one file is listed once.
+/// Paths of all settings files of a coding agent that may contain a hook. The person's own file is listed once,
+/// although it is also the project's file if the current folder is the home folder.
 pub fn files(dialect: Dialect) -> Vec<std::path::PathBuf> {
     let own = dialect.user_file();
     let place = own.as_ref().and_then(|file| file.canonicalize().ok());

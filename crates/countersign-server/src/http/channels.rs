@@ -1,7 +1,7 @@
 //! `/v1/channels`: chat messages and button presses from people, and the transcript for the model.
 //!
 //! Called by chat adapters. A token with the scope `reply` asserts that its holder has verified who sent a message. The
-//! sender is the name of an account here, and decides with the groups of that account (H07).
+//! sender's name is that of an account of this service, whose groups apply to decisions (H07).
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};

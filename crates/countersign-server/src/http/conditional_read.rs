@@ -1,4 +1,4 @@
-//! Extractor for clients that poll one approval repeatedly. It lets them get a cached response.
+//! Extractor that lets clients which poll one approval get a cached response.
 //!
 //! INVARIANT: a cached response is sent again only while the store's change counter is unchanged, whichever process
 //! writes to the store. So a decision is visible from the next request on.

@@ -40,7 +40,7 @@ pub struct PageQuery {
     #[serde(default)]
     risk: String,
     page: Option<usize>,
-    /// Id of the approval that the person has just decided.
+    /// Id of the approval that the person has just decided, if the page follows a decision.
     done: Option<String>,
     /// Hash of the cards that the script already shows.
     #[serde(default)]
@@ -161,7 +161,7 @@ pub async fn fragment(
     page::render(status, "card.html", values)
 }
 
-/// Returns an approval by the id from a URL, if this person may see it, and the store's time.
+/// Returns the approval with the id from a URL, and the store's time. Fails if the caller may not see the approval.
 pub async fn one(app: &App, caller: &Caller, id: &str) -> Answer<(SharedApproval, Time)> {
     let id: ApprovalId = id.parse().map_err(|_| ApiError::not_found("approval"))?;
     let approval = visible(app, caller, id).await?;

@@ -43,7 +43,7 @@ impl FromRequestParts<App> for SignedIn {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        // Refreshes by the script do not count as use either.
+        // Automatic refreshes by the script do not count as use.
         let is_use = parts.method != Method::GET || !parts.headers.contains_key(FRAGMENT);
         if !is_use {
             let watching = BackgroundCaller::from_request_parts(parts, app).await?;

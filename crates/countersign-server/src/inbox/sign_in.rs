@@ -89,7 +89,8 @@ async fn try_to_enter(app: &App, client: Client, entered: &SignInForm) -> Result
         Ok(person) => Account::find(app.store(), &tenant, &person).await?,
         Err(_) => None,
     };
-    // Deliberately slow, and equally slow for unknown names, so that timing does not reveal which names exist.
+    // The check is deliberately slow, and equally slow for unknown names, so that timing does not reveal which names
+    // exist.
     let checked = app.limits.hashing.run(client, move || match account {
         Some(account) => account.has_password(&password).then_some(account),
         None => {
@@ -108,7 +109,8 @@ fn show(status: StatusCode, code: Option<&str>, next: Option<&str>, problem: Opt
     page::render(status, "sign_in.html", context! { code, next, problem })
 }
 
-/// Returns the path to redirect to after sign-in, or the default if it is not a page of ours (open redirect).
+/// Returns the path to redirect to after sign-in, or the default path if `next` is not a page of ours, which prevents
+/// open redirects.
 fn safe_path(next: Option<&str>) -> String {
     next.filter(|path| is_own_path(path))
         .unwrap_or("/approvals")

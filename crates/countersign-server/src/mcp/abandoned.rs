@@ -1,8 +1,8 @@
 //! Open calls whose server process or gateway has ended (X77).
 //!
 //! Input: open approvals in the store. Output: a call that runs here, if the operator declared its server stateless
-//! (`resume`); otherwise the call ends as not run, with the reason. A client's stateful server is never replaced behind
-//! its back, so a held call runs in the process it was proposed to, or not at all.
+//! (`resume`); otherwise the call ends as not run, with the reason. A stateful server is never replaced without its
+//! client's knowledge, so a held call runs in the process it was proposed to, or not at all.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -21,7 +21,7 @@ const ENDED: &str = "not run: the server process that it was proposed to has end
 /// Reason recorded on a pending approval whose session the client has ended.
 const CLOSED: &str = "not run: the client ended the session that it was proposed in; the agent can ask again";
 
-/// Maximum number of passes over the open calls of a session that was ended.
+/// Maximum number of passes over the open calls of a session or server process that has ended.
 const LOOKS: usize = 5;
 
 impl Gateway {

@@ -19,7 +19,7 @@ use crate::mcp::lock;
 const MOST_ANSWERS: usize = 200;
 /// Maximum total size of the answers in bytes; provenance tracing uses no more.
 const MOST_BYTES: usize = countersign::provenance::MOST_BYTES;
-/// Maximum size of one answer in bytes. Larger ones are not kept, so values that occur only there have unknown
+/// Maximum size of one answer in bytes. Larger ones are not kept, so values that occur only in them have unknown
 /// provenance.
 pub const LARGEST: usize = 256 * 1024;
 /// Maximum number of requests that wait for an answer.
@@ -58,7 +58,7 @@ impl Seen {
     /// Registers a request whose answer is to be kept.
     pub fn ask(&self, id: &Id, asked: AwaitedAnswer) {
         let mut all = lock(&self.asked);
-        // A server that leaves this many unanswered will not answer them.
+        // A server that leaves so many requests unanswered will not answer them.
         if all.len() >= MOST_ASKED {
             all.clear();
         }

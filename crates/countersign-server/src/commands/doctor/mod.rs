@@ -1,6 +1,7 @@
 //! `doctor`: checks the installation and says how to fix what is wrong.
 //!
-//! Every finding is one sentence and, unless it is good, a hint. Nothing is changed: a missing store is not created.
+//! Every finding has a message of one sentence and, if something is wrong, a hint. Nothing is changed: a missing store
+//! is not created.
 
 mod access;
 mod history;

@@ -84,7 +84,7 @@ pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) ->
 }
 
 /// Chooses the store for hooks that are installed for all projects, if none is named. The usual default is relative to
-/// the current folder, so each project would get another store.
+/// the current folder, so each project would get a store of its own.
 fn with_store(global: &Global, options: &HookInstall) -> Result<Global, Failure> {
     let mut global = global.clone();
     if !options.user || global.store.is_some() || global.server.is_some() {
@@ -135,7 +135,7 @@ async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>)
     Ok(())
 }
 
-/// Error for `--policy-change` on a store that does not exist, which is most likely not the one that was meant.
+/// Error for `--policy-change` on a store that does not exist. The person most likely meant another store.
 fn no_policy_to_change(global: &Global, dialect: Dialect) -> Failure {
     let message = format!(
         "there is no store `{}`, so no policy is on record there that could be changed",

@@ -149,7 +149,8 @@ async fn check_files(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     findings
 }
 
-/// Returns the option with which `hook install` writes this settings file.
+/// Returns the option that makes `hook install` write to this settings file: `--user`, `--project` or `--settings
+/// FILE`.
 fn scope(dialect: Dialect, file: &Path) -> String {
     let is_project = |file: &Path| status::files(dialect).iter().any(|known| known == file);
     match dialect.user_file().as_deref() == Some(file) {

@@ -1,4 +1,4 @@
-//! `hook`: answers a coding agent, installs the hook into its settings, checks whether it works.
+//! `hook`: answers a coding agent, installs the hook into its settings, and checks whether the hook works.
 
 mod install;
 mod look;

@@ -42,7 +42,8 @@ impl ViewerPermissions {
                 .iter()
                 .any(|call| self::why_not(approval, call, decider).is_none()),
             deny: approval.calls.iter().any(is_open),
-            // Nobody else would review the edited arguments.
+            // Editing is not allowed if a second person has to agree, because nobody else would review the edited
+            // arguments.
             edit: why_not.is_none() && quorum == 1 && !authorities().any(|authority| authority.four_eyes),
             why_not,
             quorum,

@@ -35,7 +35,8 @@ impl Marked {
         }
     }
 
-    /// Adds to the mark that it concerns an object key on the path to the value, if `name` names one.
+    /// Adds to the hint that the mark concerns the object key `name` on the path to the value. Does nothing if `name`
+    /// is `None`.
     pub fn about(mut self, name: Option<&str>) -> Marked {
         if let Some(name) = name {
             let why = self.hint.as_deref().unwrap_or("nobody stated it");

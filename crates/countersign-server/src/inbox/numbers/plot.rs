@@ -193,7 +193,7 @@ fn place(at: usize, count: usize) -> (usize, usize) {
     (at * step, step.saturating_sub(3).max(2))
 }
 
-/// Shortens a timestamp to `11-15 21:00`.
+/// Shortens a timestamp to month, day and time, such as `11-15 21:00`.
 fn day(moment: &str) -> String {
     let short = moment.get(5..16).unwrap_or(moment);
     short.replace('T', " ")
