@@ -103,8 +103,8 @@ async fn accept(global: &Global) -> Result<(), Failure> {
         other_processes: false,
     };
     let store = store::open_sqlite(&found.path, options)?;
-    // Every first write stores the time that the clock has reached. Taking an entry that does not exist is such a
-    // write.
+    // A write also saves the clock's time if that differs from the saved one. Taking an entry that does not exist is
+    // such a write.
     store.take_entry(Kind::Setting, "clock/accept").await?;
     store.close().await;
     Ok(())
