@@ -676,6 +676,17 @@ async fn x63_rows_of_other_processes_are_checked_before_a_start() {
         Answer::Sweep(swept) => assert_eq!((swept.broken, swept.expired), (1, 0)),
         other => panic!("{other:?}"),
     }
+    // It does not take the place of another one, even though it has been due for longer.
+    proposed(&store, propose(new_id())).await.unwrap();
+    let void = countersign::command::Void {
+        limit: 1,
+        policy: fixture::POLICY,
+        changed_after: None,
+    };
+    match store.write(Command::Void(void)).await.unwrap() {
+        Answer::Void(voided) => assert_eq!(voided.pending + voided.running, 1),
+        other => panic!("{other:?}"),
+    }
     store.close().await;
 }
 

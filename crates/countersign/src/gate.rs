@@ -368,6 +368,7 @@ impl Gate {
             total.expired += swept.expired;
             total.stale += swept.stale;
             total.unknown += swept.unknown;
+            total.entries += swept.entries;
             total.broken = total.broken.max(swept.broken);
             if !swept.more {
                 return Ok(total);

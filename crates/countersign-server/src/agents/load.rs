@@ -79,7 +79,7 @@ pub fn load(sources: &BTreeMap<String, AgentSource>) -> Result<Ready, Failure> {
             (None, Some(world)) => {
                 let setup = source
                     .setup()
-                    .ok_or_else(|| bad(format!("there is no world `{world}`, but crm, cms and ranch")))?;
+                    .ok_or_else(|| bad(format!("there is no world `{world}`; the worlds are crm, cms and ranch")))?;
                 let world = open_world(setup, name, source.data.as_deref());
                 ready.worlds.push(world.map_err(bad)?);
                 (built_in(setup).map_err(bad)?, openings(setup))

@@ -10,6 +10,7 @@ use countersign::prompt::Prompt;
 use countersign::sentence::Sentences;
 use countersign_agent::message::Message;
 use countersign_agent::progress::Progress;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::sight::{Sight, Unseen};
 use crate::output::card::{Length, card, card_in_talk};
@@ -194,8 +195,7 @@ impl<'a> Screen<'a> {
     /// Adds the rows that a typed line takes on the screen to the number of printed rows.
     pub fn typed(&mut self, line: &str) {
         if let Some(size) = self.output.size() {
-            let rows = 1 + line.chars().count() / size.columns.max(1);
-            self.output.add_rows(rows);
+            self.output.add_rows(typed_rows(line, size.columns));
         }
     }
 
@@ -242,4 +242,30 @@ fn ask(prompt: &Prompt, sentences: &Sentences) -> String {
 /// Returns the line about a call's result. The tool's name comes from the agent, so it is last and behind a gutter.
 fn tool_line(style: Style, status: &str, tool: &str) -> String {
     paint(style, &format!("  · {}: {}", once(status), foreign(tool)))
+}
+
+/// Returns the number of rows that a typed line takes, or more: wide characters take two columns, and a tab up to eight.
+/// A row too many only makes a card count as scrolled off earlier.
+fn typed_rows(line: &str, columns: usize) -> usize {
+    let tabs = line.matches('\t').count();
+    1 + (line.width() + 8 * tabs) / columns.saturating_sub(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x103_typed_rows_are_never_counted_too_few() {
+        for (line, columns, least) in [
+            ("yes", 20, 1),
+            ("aaaaaaaaaaaaaaaaaaaa", 20, 2),
+            ("削除してください削除してください", 20, 2),
+            ("🙂🙂🙂🙂🙂🙂🙂🙂🙂🙂🙂", 20, 2),
+            ("a\tb\tc\td", 20, 2),
+        ] {
+            assert!(typed_rows(line, columns) >= least, "{line}");
+        }
+        assert_eq!(typed_rows("yes", 20), 1);
+    }
 }

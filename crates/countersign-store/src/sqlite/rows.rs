@@ -403,10 +403,22 @@ impl Rows for SqlRows<'_> {
     }
 
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let due = load::approval_results(self.connection, load::DUE, (now.as_micros(), limit));
-        let due = due.map_err(|error| self.record_error(error))?;
-        self.accept_consistent(due)
+        let skipped_before = self.skipped;
+        let mut wanted = limit;
+        loop {
+            let most = i64::try_from(wanted).unwrap_or(i64::MAX);
+            let due = load::approval_results(self.connection, load::DUE, (now.as_micros(), most));
+            let due = due.map_err(|error| self.record_error(error))?;
+            let is_last = due.len() < wanted;
+            let mut consistent = self.accept_consistent(due)?;
+            if is_last || consistent.len() >= limit {
+                consistent.truncate(limit);
+                return Ok(consistent);
+            }
+            // Inconsistent approvals stay due. They must not take the places of others.
+            wanted = wanted.saturating_add(self.skipped - skipped_before);
+            self.skipped = skipped_before;
+        }
     }
 
     fn certain(&self, now: Time) -> Time {

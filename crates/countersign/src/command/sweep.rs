@@ -43,11 +43,13 @@ impl Sweep {
         // revive what was ended.
         let now = rows.certain(now);
         let due = rows.due(now, self.limit)?;
+        let broken = rows.skipped();
         let mut swept = Swept {
-            more: due.len() >= self.limit,
+            // Approvals that were left out stay due. Without any others, another sweep would find the same ones again.
+            more: due.len() + broken >= self.limit && !due.is_empty(),
+            broken,
             ..Swept::default()
         };
-        swept.broken = rows.skipped();
         for approval in due {
             let mut change = Change::new(approval, now, self.policy);
             if change.approval.state == State::Pending && change.at >= change.approval.expires_at {

@@ -65,7 +65,7 @@ impl Void {
         // Every open approval is due at some time.
         let open = rows.due(Time::from_micros(i64::MAX), self.limit)?;
         let mut voided = Voided {
-            more: open.len() >= self.limit,
+            more: open.len() + rows.skipped() >= self.limit && !open.is_empty(),
             ..Voided::default()
         };
         let is_meant =

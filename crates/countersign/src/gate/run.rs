@@ -323,7 +323,7 @@ impl Gate {
         permit: Permit,
     ) -> (Outcome, Option<tokio::task::JoinHandle<Outcome>>) {
         if let Err(why) = require_timers() {
-            return (Outcome::failed(format!("not sent: {why}")), None);
+            return (Outcome::NotSent(format!("not sent: {why}")), None);
         }
         let left = match self.check_in_time(&permit).await {
             Ok(left) => left,

@@ -20,6 +20,17 @@ pub enum Until {
     Finished,
 }
 
+/// Minimum time between two sweeps of one waiter. A sweep ends no approval that is due by a clock in doubt, or whose rows
+/// are inconsistent.
+const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
+/// Longest wait, for callers that give no real limit.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Returns the time after `wait`, at most [`LONGEST_WAIT`] from now.
+fn later(wait: Duration) -> Instant {
+    Instant::now() + wait.min(LONGEST_WAIT)
+}
+
 /// Result of a wait.
 #[derive(Clone, Debug)]
 pub enum Waited {
@@ -63,21 +74,20 @@ impl Gate {
         may_see: impl Fn(&Approval) -> bool,
     ) -> Result<Waited, StoreError> {
         require_timers()?;
-        let give_up_at = Instant::now() + timeout;
+        let give_up_at = later(timeout);
         // Register before reading, so that no change in between is missed.
         let waiter = self.store.hub().wait_for(id);
         let found = self.store.approval(tenant, id).await?;
         let Some(mut approval) = found.filter(|approval| may_see(approval)) else {
             return Ok(Waited::NotFound);
         };
+        let mut not_before = Instant::now();
         loop {
             if until.is_reached(&approval) {
                 return Ok(Waited::Done(approval));
             }
-            let wake_at = self
-                .due_at(&approval)
-                .await?
-                .map_or(give_up_at, |due| due.min(give_up_at));
+            let due_at = self.due_at(&approval).await?;
+            let wake_at = due_at.map_or(give_up_at, |due| due.max(not_before).min(give_up_at));
             // Free the memory while waiting.
             drop(approval);
             approval = match tokio::time::timeout_at(wake_at, waiter.changed()).await {
@@ -86,6 +96,7 @@ impl Gate {
                 Ok(Some(_)) | Err(_) => {
                     // The approval is due and has to be swept, or the caller's time is up.
                     self.expire_due().await?;
+                    not_before = later(BETWEEN_SWEEPS);
                     let Some(current) = self.store.approval(tenant, id).await? else {
                         return Ok(Waited::NotFound);
                     };

@@ -42,7 +42,11 @@ pub(super) fn decimal(text: &str) -> (bool, String, i64) {
     if significant.is_empty() {
         return (false, String::new(), 0);
     }
-    let exponent: i64 = exponent.parse().unwrap_or(i64::MAX);
+    // An exponent that no number has is kept apart from its opposite.
+    let exponent: i64 = exponent.parse().unwrap_or(match exponent.starts_with('-') {
+        true => i64::MIN,
+        false => i64::MAX,
+    });
     let shift = dropped as i64 - fraction.len() as i64;
     (
         is_negative,
@@ -58,6 +62,13 @@ mod tests {
     #[track_caller]
     fn check(raw: &str, expected: Number) {
         assert_eq!(Number::read(raw), expected, "{raw}");
+    }
+
+    #[test]
+    fn exponents_beyond_any_number_differ_from_their_opposite() {
+        let (large, small) = (decimal("1e99999999999999999999"), decimal("1e-99999999999999999999"));
+        assert_ne!(large, small);
+        assert_eq!(large, decimal("1E+99999999999999999999"));
     }
 
     #[test]

@@ -101,8 +101,11 @@ fn opens(statement: &str) -> Option<bool> {
     let word = statement.split(|c: char| !c.is_ascii_alphabetic()).next()?;
     match word {
         "if" | "for" | "macro" | "block" | "filter" | "call" | "with" | "autoescape" | "raw" => Some(true),
-        // `set x = 1` is complete; `set x` opens a block.
-        "set" => (!statement.contains('=')).then_some(true),
+        // `set x = 1` is complete; `set x` and `set x | f(a=1)` open a block.
+        "set" => {
+            let target = statement.split('|').next().unwrap_or_default();
+            (!target.contains('=')).then_some(true)
+        }
         _ => word.starts_with("end").then_some(false),
     }
 }
@@ -144,6 +147,7 @@ mod tests {
         );
         check("{% set a = 1 %}Delete {# keep #}{{ a }}", "*Delete **");
         check("{% set a %}keep{% endset %}Delete", "**Delete");
+        check("{% set a | f(b=1) %}keep{% endset %}Delete", "**Delete");
         check("Delete {{ name", "Delete *");
         check("{% if x %}Delete", "*");
         check("plain", "plain");

@@ -274,7 +274,7 @@ pub fn decode_approval(
     let is_linked = version & LINKED != 0;
     let number = version & !LINKED;
     if !(V1..=V5).contains(&number) {
-        return Err(BadRecord::Version(version));
+        return Err(BadRecord::Version(number));
     }
     let (mut rest, link) = match (is_linked, rest.split_last_chunk::<LINK>()) {
         (false, _) => (rest, None),
