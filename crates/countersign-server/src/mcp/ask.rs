@@ -19,7 +19,7 @@ use super::frame::{Frame, pick};
 use super::relay::{InFlightCall, Relay};
 use super::wire;
 
-/// Minimum time to an answer; anything faster was not a person.
+/// Minimum time between a question and its answer. A faster answer cannot come from a person, so it is ignored.
 pub const FASTEST: Duration = Duration::from_secs(1);
 /// Maximum length of a question in bytes, because a client may truncate a longer one.
 const LONGEST_QUESTION: usize = 4 * 1024;
@@ -39,13 +39,13 @@ pub enum ElicitationAnswer {
     Allow,
     /// The person denies the call, perhaps with a reason.
     Deny(Option<String>),
-    /// No decision: cancelled, unreadable or too fast.
+    /// No decision: the question was cancelled, or its answer was unreadable or came too fast.
     Nothing,
 }
 
 impl Relay {
-    /// Returns the question for the client, if its person may be asked about this approval and the client can show
-    /// forms.
+    /// Returns the question to show in the client. `None` if the person at the client may not be asked about this
+    /// approval, or if the client cannot show the whole question as a form.
     pub(super) async fn question(&self, in_flight: &InFlightCall, approval: &Approval) -> Option<Question> {
         let may = self.may_ask_about(approval);
         let capabilities = match &in_flight.call.says.capabilities {
@@ -68,8 +68,8 @@ impl Relay {
         ask_client.covers(call.terms.effect, call.terms.risk())
     }
 
-    /// Writes the question. Returns nothing if the text is longer than a client is sure to show, or if the card's
-    /// concerns cannot be read.
+    /// Writes the question. Returns `None` if the text is longer than a client is sure to show, or if the card's
+    /// concerns cannot be read from the store.
     async fn written(&self, approval: &Approval) -> Option<Question> {
         let call = approval.calls.first()?;
         let gate = &self.gateway.gate;
@@ -221,7 +221,7 @@ fn answer_in(frame: &Frame) -> ElicitationAnswer {
     frame.part(&frame.result).map_or(ElicitationAnswer::Nothing, read)
 }
 
-/// Parses an elicitation's result. Anything but a clear choice is no decision.
+/// Parses an elicitation's result. Anything other than a clear choice gives [`ElicitationAnswer::Nothing`].
 pub fn read(result: &[u8]) -> ElicitationAnswer {
     let string = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
     let Ok([action, content]) = pick(result, ["action", "content"]) else {

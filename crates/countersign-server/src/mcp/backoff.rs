@@ -1,20 +1,20 @@
-//! Backoff for servers that keep ending.
+//! Backoff for servers that end by themselves again and again.
 //!
-//! Input: that a server ended by itself, and how long it had run. Output: whether it may be started now. The first
-//! restart is immediate; each further one has to wait twice as long, until a server has run for a while.
+//! Input: how long a server had run when it ended by itself. Output: how long to wait before it is started again. The
+//! first restart is immediate; the wait before each further one doubles, until the server has run for a while.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wait after the second end in a row.
+/// Wait before the restart that follows the second end in a row.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Upper limit of the wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A server that ran this long counts as working: its end is the first in a row again.
 const WORKED: Duration = Duration::from_secs(60);
 
-/// Restart counts per key (a caller or a server's name), so that one failing server delays no other.
+/// Number of ends in a row per key (a caller or a server's name), so that one failing server delays no other.
 #[derive(Debug, Default)]
 pub struct Backoff(Mutex<HashMap<String, Ends>>);
 
@@ -25,7 +25,7 @@ struct Ends {
 }
 
 impl Backoff {
-    /// Returns how long to wait before the next start, or `None` if it may start now.
+    /// Returns how long to wait before the server with this key is started again, or `None` if it may start now.
     pub fn wait(&self, whose: &str) -> Option<Duration> {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = ends
@@ -56,7 +56,7 @@ impl Backoff {
     }
 }
 
-/// Returns the wait after `count` ends in a row.
+/// Returns how long to wait after the server has ended `count` times in a row.
 fn wait_after(count: u32) -> Duration {
     match count.checked_sub(2) {
         None => Duration::ZERO,

@@ -23,7 +23,7 @@ pub struct Bad {
     bytes: Bytes,
 }
 
-/// Lenient reading of bad bytes: their ids, and whether there is a method.
+/// The ids found in unreadable bytes, and whether a `method` member was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LenientReading {
     ids: Vec<Id>,
@@ -42,7 +42,7 @@ impl Bad {
         &self.problem
     }
 
-    /// Returns true if the bytes are only whitespace, as between messages.
+    /// Returns true if the bytes are only whitespace, which may stand between messages.
     pub fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
@@ -52,7 +52,7 @@ impl Bad {
         memchr::memmem::find(&self.bytes, id.as_json().as_bytes()).is_some()
     }
 
-    /// Reads as much of the bytes as possible, leniently.
+    /// Searches the bytes for ids and for a method, up to the point where they are no longer JSON.
     pub fn seems(&self) -> LenientReading {
         let text = String::from_utf8_lossy(&self.bytes);
         // In a batch, look at the first message only.
@@ -65,7 +65,8 @@ impl Bad {
 }
 
 impl LenientReading {
-    /// Returns the requests that the bytes may be a response to; none if there is a method.
+    /// Returns the ids of the requests that the bytes may answer. Empty if the bytes contain a method, because a
+    /// response has none.
     pub fn answers(&self) -> &[Id] {
         match self.has_method {
             true => &[],
@@ -73,12 +74,12 @@ impl LenientReading {
         }
     }
 
-    /// Returns the id of the request that the bytes seem to be: they have a method and exactly one id.
+    /// Returns the id if the bytes seem to be a request, which means that they contain a method and exactly one id.
     pub fn asks(&self) -> Option<&Id> {
         self.only_id().filter(|_| self.has_method)
     }
 
-    /// Returns the id, if there is exactly one.
+    /// Returns the id found in the bytes; `None` if there is none or more than one.
     pub fn only_id(&self) -> Option<&Id> {
         match self.ids.as_slice() {
             [only] => Some(only),

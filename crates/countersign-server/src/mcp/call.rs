@@ -12,8 +12,9 @@ use super::round;
 
 /// Prefix of the `_meta` members that describe the protocol and the client.
 const PROTOCOL: &str = "io.modelcontextprotocol/";
-/// Members of a request's `_meta` with that prefix, by the schema of 2026-07-28. Others under the prefix are on no
-/// card, and a server could take them for a part of what was approved.
+/// Members with the prefix [`PROTOCOL`] that a request may have in `_meta`, by the schema of 2026-07-28. Other members
+/// with this prefix are not sent with an approved call, because no card shows them and a server could take them for a
+/// part of the call.
 const PROTOCOL_MEMBERS: [&str; 4] = ["protocolVersion", "clientInfo", "clientCapabilities", "logLevel"];
 
 /// A tool call, read from a client's request.
@@ -31,7 +32,7 @@ pub struct ToolCall {
     pub params: Bytes,
     /// The arguments; an empty object when there are none.
     pub arguments: Arc<[u8]>,
-    /// The progress token, as JSON.
+    /// The progress token, as JSON; `None` if the client wants no progress notifications.
     pub progress: Option<String>,
     /// Protocol version, client name and capabilities from `_meta`.
     pub says: Says,
@@ -48,14 +49,14 @@ pub struct ToolCall {
 pub struct Says {
     /// The protocol members of `_meta`, as JSON members without braces; `None` in protocol versions before 2026-07-28.
     pub meta: Option<Arc<str>>,
-    /// Name of the client.
+    /// Name of the client, if it states one.
     pub client: Option<String>,
-    /// Capabilities of the client, as JSON.
+    /// Capabilities of the client, as JSON, if it states any.
     pub capabilities: Option<String>,
 }
 
 impl Says {
-    /// Returns the protocol version that the request names.
+    /// Returns the protocol version that the request names; `None` before 2026-07-28, when requests named none.
     pub fn version(&self) -> Option<String> {
         let meta = format!("{{{}}}", self.meta.as_deref()?);
         let version = format!("{PROTOCOL}protocolVersion");
@@ -104,19 +105,20 @@ fn is_of_protocol(name: &str) -> bool {
     name.is_some_and(|name| PROTOCOL_MEMBERS.contains(&name))
 }
 
-/// Returns the `name` member of an object.
+/// Returns the `name` member of an object; `None` if it is missing or not a string.
 pub fn name_of(object: &[u8]) -> Option<String> {
     let [name] = pick(object, ["name"]).ok()?;
     serde_json::from_str(name?.get()).ok()
 }
 
 impl ToolCall {
-    /// Returns true if the call carries an answer to a question of the gateway.
+    /// Returns true if the call carries the answer to a question that the gateway asked.
     pub fn brings_ours(&self) -> bool {
         self.state.as_deref().is_some_and(round::is_ours)
     }
 
-    /// Returns the call that this one continues, if it carries a server's own state or answers.
+    /// Returns the call that this one continues, if this one carries the state or the answers of a server's own
+    /// question.
     pub fn continues(&self) -> Option<Continuation> {
         let state = self.state.clone().filter(|state| !round::is_ours(state));
         let brings_answers = self.answers.is_some() && !self.brings_ours();
@@ -128,7 +130,7 @@ impl ToolCall {
         })
     }
 
-    /// Reads a call from a request, or returns why it is not a valid one.
+    /// Reads a call from a request. Returns an error that says why the request is not a valid call.
     pub fn read(frame: &Frame) -> Result<ToolCall, Unreadable> {
         let empty = || Bytes::from_static(b"{}");
         let params = frame.shared(&frame.params).unwrap_or_else(empty);
@@ -188,9 +190,10 @@ const KNOWN: [&str; 6] = [
     "task",
 ];
 
-/// Returns the parameters with this tool name and these arguments, to be sent to the server.
+/// Returns the parameters to send to the server, with this tool name and these arguments. `None` if `original` is not a
+/// JSON object or `arguments` is not UTF-8.
 ///
-/// INVARIANT: the arguments are the bytes given here, whatever the parameters hold; and nothing else is sent that a
+/// INVARIANT: the arguments sent are exactly `arguments`, whatever `original` contains. No other member is sent that a
 /// server could take for a part of what was approved.
 pub fn params(original: &[u8], tool: &str, arguments: &[u8], keeps_progress: bool) -> Option<Bytes> {
     let all = members(original)?;
@@ -209,7 +212,7 @@ pub fn params(original: &[u8], tool: &str, arguments: &[u8], keeps_progress: boo
     Some(Bytes::from(format!("{{{}}}", made.join(","))))
 }
 
-/// Returns `_meta` with the members of the protocol alone.
+/// Returns `_meta` with only the members that the protocol defines, and the progress token if `keeps_progress`.
 fn protocol_meta(meta: &RawValue, keeps_progress: bool) -> Option<String> {
     let all = members(meta.get().as_bytes())?;
     let is_kept = |name: &str| is_of_protocol(name) || (keeps_progress && name == "progressToken");
@@ -220,7 +223,8 @@ fn protocol_meta(meta: &RawValue, keeps_progress: bool) -> Option<String> {
     Some(format!("{{{}}}", kept.join(",")))
 }
 
-/// Returns the parameters without `requestState` and `inputResponses`, if these belong to a question of the gateway.
+/// Returns the parameters without `requestState` and `inputResponses` if `is_ours`, which means that these belong to a
+/// question of the gateway. Otherwise returns them unchanged.
 pub fn without_round(params: &Bytes, is_ours: bool) -> Bytes {
     let object = serde_json::from_slice::<&RawValue>(params)
         .ok()
@@ -229,7 +233,7 @@ pub fn without_round(params: &Bytes, is_ours: bool) -> Bytes {
     rest.map_or_else(|| params.clone(), Bytes::from)
 }
 
-/// Returns an object without the named members, as JSON.
+/// Returns an object without the named members, as JSON; `None` if `object` is not an object.
 pub(super) fn without(object: &RawValue, names: &[&str]) -> Option<String> {
     let all = members(object.get().as_bytes())?;
     let is_named = |member: &String| names.contains(&member.as_str());

@@ -1,4 +1,5 @@
-//! A server that we start: messages go over its standard input and output, its standard error is ours.
+//! A server process that the gateway starts. Messages go over its standard input and output; its standard error is the
+//! gateway's own.
 //!
 //! The server gets a minimal environment plus what the operator adds (`environment`). It leads its own process group;
 //! when it has ended or is no longer needed, the whole group is ended (`group`).
@@ -29,14 +30,14 @@ use crate::links::{self, StartFolders};
 /// Offset that shells add to the number of the signal that ended a process, to make an exit code.
 const SIGNAL: i32 = 128;
 
-/// A running server process. Dropping this ends the process, too.
+/// A running server process. Dropping this value ends the process.
 pub struct Child {
     input: mpsc::Sender<OneLine>,
     closing: DropGuard,
     ended: JoinHandle<io::Result<ExitStatus>>,
 }
 
-/// A server process, the sender to its standard input, and the messages it writes.
+/// A server process, the sender to its standard input, and the messages that it writes to its standard output.
 pub type Started = (Child, Box<dyn Upstream>, Lines<Output>);
 
 /// A server's standard output, up to a limit.
@@ -114,14 +115,14 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// Names of our environment variables that are passed on in addition to the usual ones.
     pub pass_env: Vec<String>,
-    /// Maximum that the server may send.
+    /// Maximum number of bytes that the server may send.
     pub limit: Limit,
 }
 
 /// Sends messages to the process's standard input.
 struct Input {
     messages: mpsc::WeakSender<OneLine>,
-    /// Working folder of the process, which is ours, and the folders that its command names.
+    /// Working folder of the process, which is the gateway's own, and the folders that the command line names.
     folders: StartFolders,
 }
 
@@ -189,8 +190,8 @@ impl Child {
         Ok((child, way, Lines::new(output)))
     }
 
-    /// Closes the server's input, waits for its end and returns its exit code. A server that does not end by itself is
-    /// ended together with its process group.
+    /// Closes the server's standard input, waits until the server has ended and returns its exit code. A server that
+    /// does not end by itself is terminated together with its process group.
     pub async fn end(self) -> Exit {
         drop(self.input);
         drop(self.closing);

@@ -1,8 +1,9 @@
 //! Approved calls that the server answered with a question of its own. The client may continue such a call once with
 //! the answer, without another approval.
 //!
-//! Input: the `requestState` of servers' answers to approved calls. Output: whether a call with a state continues such
-//! a call. Not here: the store. After a restart the call needs a new approval.
+//! Input: results of approved calls, with the `requestState` of the server's question. Output: whether a later call
+//! with such a state continues one of them. Nothing is stored: after a restart of the gateway the call needs a new
+//! approval.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,9 +21,9 @@ pub struct Continuations(Mutex<Vec<Continuation>>);
 pub struct Continuation {
     /// The `requestState` that the client sends back.
     pub state: String,
-    /// The tool, which must be the same.
+    /// The tool; a continuation must call the same one.
     pub tool: String,
-    /// The arguments, which must be the same bytes.
+    /// The arguments; a continuation must repeat the same bytes.
     pub arguments: Arc<[u8]>,
 }
 
@@ -49,7 +50,8 @@ impl Continuations {
         });
     }
 
-    /// Returns true if the call continues an approved one, and forgets that one.
+    /// Returns true if `wanted` continues a remembered call. That call is then forgotten, so that it is continued only
+    /// once.
     pub fn take(&self, wanted: &Continuation) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = all.iter().position(|known| known == wanted);

@@ -21,12 +21,12 @@ use super::one_line::OneLine;
 
 /// Maximum size of a message in bytes.
 pub const LONGEST: usize = 256 * 1024 * 1024;
-/// Maximum nesting depth. Many parsers, being recursive, accept less.
+/// Maximum nesting depth of a message. Many JSON parsers are recursive and accept less.
 const DEEPEST: usize = 512;
 /// Largest whole number that every parser reads exactly; doubles round some larger ones.
 const LARGEST_ID: i64 = (1 << 53) - 1;
 
-/// A JSON-RPC message, and where its members are.
+/// A JSON-RPC message, and the byte ranges of its members.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// All bytes of the message, as shown, stored and sent.
@@ -88,12 +88,12 @@ impl Id {
         Some(Id::own(&format!("{prefix}{:032x}", u128::from_be_bytes(random))))
     }
 
-    /// Creates an id of our own from a text.
+    /// Creates the id of a request that the gateway itself sends.
     pub fn own(text: &str) -> Id {
         Id(quote(text).into())
     }
 
-    /// Reads an id: a string, or a whole number that is exact in every parser.
+    /// Reads an id. `None` if it is neither a string nor a whole number that every parser reads exactly.
     pub fn read(raw: &RawValue) -> Option<Id> {
         let text = raw.get();
         if text.starts_with('"') {
@@ -119,13 +119,13 @@ impl Frame {
         }
     }
 
-    /// Parses a message again that was read strictly before and edited since.
+    /// Parses a message that was strictly checked as it arrived and has been edited since.
     pub fn read_line(line: OneLine) -> Result<Frame, Bad> {
         let bytes = line.bytes();
         Frame::again(line).map_err(|problem| Bad::new(problem, bytes))
     }
 
-    /// Parses a message that was read strictly before, or that this gateway wrote.
+    /// Parses a message without the strict check, because it was checked as it arrived or this gateway wrote it.
     pub fn again(line: OneLine) -> Result<Frame, Unreadable> {
         let names = ["jsonrpc", "id", "method", "params", "result", "error"];
         let [version, raw_id, method, params, result, error] = pick(&line, names)?;
@@ -181,12 +181,13 @@ impl Frame {
         })
     }
 
-    /// Returns the bytes of one member.
+    /// Returns the bytes of the member at `place`; `None` if the message has no such member.
     pub fn part(&self, place: &Option<Range<usize>>) -> Option<&[u8]> {
         place.clone().and_then(|place| self.line.get(place))
     }
 
-    /// Returns the bytes of one member, sharing the frame's memory.
+    /// Returns the bytes of the member at `place`, sharing the frame's memory; `None` if the message has no such
+    /// member.
     pub fn shared(&self, place: &Option<Range<usize>>) -> Option<Bytes> {
         self.line.part(place.clone()?)
     }
@@ -238,7 +239,8 @@ pub fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns the named members of an object. Fails if one occurs twice or differs from a name only in case.
+/// Returns the named members of an object. Fails if a member occurs twice or its name differs from a wanted one only in
+/// case.
 pub fn pick<'a, const N: usize>(
     object: &'a [u8],
     names: [&str; N],
@@ -251,14 +253,14 @@ pub fn pick<'a, const N: usize>(
     Ok(picked)
 }
 
-/// Returns a member of `_meta` in the parameters.
+/// Returns a member of `_meta` in the parameters of a message; `None` if it is missing or `_meta` cannot be read.
 pub fn pick_meta<'a>(params: &'a [u8], name: &str) -> Option<&'a RawValue> {
     let [meta] = pick(params, ["_meta"]).ok()?;
     let [found] = pick(meta?.get().as_bytes(), [name]).ok()?;
     found
 }
 
-/// Returns all members of an object in order, as name and raw value.
+/// Returns all members of an object in order, as name and raw value; `None` if `object` is not a JSON object.
 pub fn members(object: &[u8]) -> Option<Vec<(String, &RawValue)>> {
     struct All;
     impl<'de> Visitor<'de> for All {

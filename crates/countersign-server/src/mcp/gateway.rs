@@ -30,7 +30,7 @@ use super::upstreams::{Origin, Upstreams};
 use crate::links::{self, StartFolders};
 use crate::mcp::lock;
 
-/// How many approvals are searched for the same call.
+/// Number of the newest approvals that are searched for one about the same call.
 pub const LOOKS_BACK: usize = 200;
 /// How long the store keeps the record that a client learned how a call ended.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -49,19 +49,20 @@ pub struct Gateway {
     pub gate: Gate,
     /// Tenant of all calls.
     pub tenant: Tenant,
-    /// Run name of this set of servers, started the same way, by which a restarted gateway finds its open calls.
+    /// Run name of all servers together, which depends on how they are started. A restarted gateway finds its open
+    /// calls by this name.
     pub run: Run,
-    /// Run name of each server, by the server's name; the other servers do not change it.
+    /// Run name of each server, by the server's name. It does not depend on the other servers.
     pub(super) runs: HashMap<String, Run>,
-    /// Names of stateless servers: calls that a dead gateway left open for them run here.
+    /// Names of stateless servers. Calls to them that a dead gateway left open are run by this gateway.
     pub(super) resumed: Vec<String>,
     /// Live servers of this process.
     pub(super) servers: Mutex<Vec<Weak<Server>>>,
-    /// This gateway's lease, which tells which calls are its own.
+    /// This gateway's lease, by which its own calls are told from those of other gateways.
     pub lease: Lease,
     /// Settings from the operator.
     pub settings: Settings,
-    /// The gate's executor.
+    /// The gate's executor, which sends approved calls to the servers.
     pub upstreams: Arc<Upstreams>,
     /// Background tasks that follow approvals and run calls.
     pub tasks: TaskTracker,
@@ -94,10 +95,10 @@ pub struct ToolCallRequest {
     pub arguments: Arc<[u8]>,
     /// The hash of the tool's definition.
     pub definition: Option<Hash>,
-    /// The folder that the call runs in, and where the links in its arguments lead; `None` if the server is on another
-    /// machine or links cannot change the ruling.
+    /// The folder that the call runs in, and the targets of symbolic links in its arguments; `None` if the server is on
+    /// another machine or links cannot change the ruling.
     pub working_folder: Option<Arc<WorkingFolder>>,
-    /// Earlier answers to this client.
+    /// Earlier answers of servers to this client, from which the provenance of the arguments is found.
     pub seen: Arc<Seen>,
 }
 
@@ -177,7 +178,8 @@ impl Gateway {
         all
     }
 
-    /// Returns true if an approval was proposed by this gateway, now or before it was restarted.
+    /// Returns true if an approval was proposed by this gateway, or by an earlier process of it that was started in the
+    /// same way.
     pub fn is_of_ours(&self, approval: &Approval) -> bool {
         let tool = approval.calls.first().map_or("", |call| call.tool.as_str());
         approval.run.as_ref() == Some(self.run_of(tool))
@@ -231,7 +233,8 @@ impl Gateway {
         Ok(LocatedCall { request, is_held })
     }
 
-    /// Adds the working folder, and where the links in the arguments lead, to a request.
+    /// Adds the working folder, and the targets of symbolic links in the arguments, to a request. Fails if the links
+    /// cannot be followed or do not fit on a card.
     async fn followed(
         &self,
         request: ToolCallRequest,
@@ -305,7 +308,8 @@ impl Gateway {
         }
     }
 
-    /// Finds an approval of the same call that is open, or whose end was not reported to the client.
+    /// Finds an approval of the same call that is open, or whose end was not yet reported to the client. `None` if
+    /// there is none that the request may join.
     async fn find_same(&self, request: &ToolCallRequest) -> Result<Option<SharedApproval>, StoreError> {
         let filter = Filter {
             asked: true,
@@ -400,7 +404,8 @@ impl Gateway {
         });
     }
 
-    /// Waits for the decision. Returns the approval if it was approved.
+    /// Waits for the decision. Returns the approval if it was approved; `None` if it ended otherwise or the store is
+    /// lost.
     async fn released(&self, id: ApprovalId) -> Option<SharedApproval> {
         const LONG: Duration = Duration::from_secs(3600);
         loop {
@@ -458,7 +463,7 @@ impl Gateway {
         }
     }
 
-    /// Returns the number of approvals that are being followed.
+    /// Returns the number of approvals whose decision or run this gateway still waits for.
     pub fn open_calls(&self) -> usize {
         lock(&self.followed).len()
     }
@@ -468,7 +473,7 @@ fn answered_key(approval: ApprovalId) -> String {
     format!("mcp/told/{approval}")
 }
 
-/// Returns true if an approval is about the same call.
+/// Returns true if an approval is about the call in `request`, from the same caller.
 pub fn is_same(request: &ToolCallRequest, approval: &Approval) -> bool {
     let [call] = approval.calls.as_slice() else {
         return false;
@@ -484,8 +489,8 @@ pub fn is_same(request: &ToolCallRequest, approval: &Approval) -> bool {
         && approval.erased_at.is_none()
 }
 
-/// Returns true if the approval was decided or is pending. Otherwise, or if the call was not started in time or a
-/// restored backup voided it, the same call may be proposed again.
+/// Returns true if the approval is pending or was decided, unless its call was not started in time or was voided by a
+/// restored backup. If false, the same call may be proposed again.
 fn was_decided_or_waits(approval: &Approval) -> bool {
     let is_stale = approval
         .calls

@@ -1,7 +1,7 @@
 //! Waits for a decision as long as the client can.
 //!
-//! Input: a held call. Output: its one answer: how it ended, or that it is still pending. Giving up the wait decides
-//! nothing: a call that is approved later still runs, and repeating the call returns its result.
+//! Input: a held call. Output: one answer, which reports how the call ended or that it is still pending. The end of the
+//! wait decides nothing: a call that is approved later still runs, and a client that repeats the call gets its result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::output;
 
 /// Maximum time that an elicitation stays open, unless its approval ends sooner.
 const LONGEST_QUESTION: Duration = Duration::from_secs(60 * 60);
-/// Minimum time to wait for a call's end after its elicitation was answered.
+/// Minimum time to wait for the end of a call after the person at the client has answered its elicitation.
 const JUST_DECIDED: Duration = Duration::from_secs(5);
 /// Interval of progress notifications to the client.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -79,8 +79,8 @@ impl Relay {
         Some(self.waited(&in_flight.form, waited).await)
     }
 
-    /// Waits and asks the person at the client meanwhile; the first decision counts. An open elicitation shows the
-    /// client why it waits, so the wait may be longer than usual.
+    /// Waits for the decision and meanwhile asks the person at the client; the first decision counts. An open
+    /// elicitation shows that person why the call waits, so the wait may be longer than usual.
     async fn wait_and_ask(
         &self,
         in_flight: &InFlightCall,
@@ -93,7 +93,8 @@ impl Relay {
             waited = self.wait_finished(in_flight, approval.id, LONGEST_QUESTION) => return waited,
             () = self.ask(in_flight, approval, question) => {}
         }
-        // If the elicitation decided, the call ends soon. If it did not, only the rest of the usual hold time is left.
+        // If the elicitation led to a decision, the call ends soon. If not, only the rest of the usual hold time is
+        // left.
         let left = self.holds_for().saturating_sub(began.elapsed()).max(JUST_DECIDED);
         self.wait_finished(in_flight, approval.id, left).await
     }

@@ -31,11 +31,11 @@ use crate::{duration, environment};
 pub const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 /// Interval of progress messages on standard error.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// The most bytes that a server may send until its tools are listed.
+/// Maximum number of bytes that a server may send until its tools are listed.
 const MOST_SENT: u64 = 8 * 1024 * 1024;
 /// Maximum length of a copied description, in characters.
 const LONGEST_REMARK: usize = 300;
-/// Maximum number of arguments of one tool that are suggested as places.
+/// Maximum number of arguments per tool that the draft suggests as `places` (paths that the policy compares).
 const MOST_PLACES: usize = 20;
 /// Capabilities that we claim, so that servers also list tools that they offer only to capable clients.
 const GREETING: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"countersign","version":"1"}}"#;
@@ -100,10 +100,11 @@ fn the_one(options: &PolicyInit) -> Result<Spec, Failure> {
     })
 }
 
-/// A server's name, and its tools.
+/// The name of a server, and the definitions of its tools.
 type List<'n> = (&'n str, Vec<Box<RawValue>>);
 
-/// Lists the tools of one server. Fails if two tools cannot be told apart (X42, X102).
+/// Lists the tools of one server. Fails if two tools have the same name, if a tool has the name of a built-in one, or
+/// if a tool of one of several servers has no readable name (X42, X102).
 async fn tools_of(
     spec: &Spec,
     is_one_of_several: bool,
@@ -180,7 +181,7 @@ async fn tools_of(
     }
 }
 
-/// Prints from time to time which server we wait for.
+/// Prints at intervals which server we wait for.
 async fn report_waiting(server: &str, limit: Duration) -> Infallible {
     let began = Instant::now();
     loop {
@@ -279,8 +280,8 @@ fn entry(server: &str, tool: &str, trusts: bool) -> String {
     text
 }
 
-/// Returns the arguments that may be paths, judging by their names. Suggesting one too many is safe: more calls are
-/// held.
+/// Returns the names of the arguments that may be paths, judging by their names. Suggesting one too many is safe,
+/// because it only makes the policy hold more calls.
 fn places(input: Option<&RawValue>) -> Vec<String> {
     let schema = input.and_then(|input| serde_json::from_str::<serde_json::Value>(input.get()).ok());
     let properties = schema
@@ -296,14 +297,15 @@ fn places(input: Option<&RawValue>) -> Vec<String> {
     names.filter(is_path).take(MOST_PLACES).cloned().collect()
 }
 
-/// Returns the server's text as TOML comment lines; escapes keep it from ending the comment.
+/// Returns the server's text as TOML comment lines. Control characters are escaped, so that the text cannot end the
+/// comment.
 fn remark(text: &str) -> String {
     let shown = clip(text.trim(), LONGEST_REMARK).to_string();
     let lines = shown.lines().map(|line| format!("# {}\n", escape(line)));
     lines.collect()
 }
 
-/// The server's own annotations of a tool.
+/// What the server itself claims about a tool in its annotations.
 #[derive(Debug, Default)]
 struct Claimed {
     reads_only: bool,

@@ -30,13 +30,13 @@ const ALIVE: &str = "alive";
 /// Content of the lease of a gateway that has ended.
 const ENDED: &[u8] = b"ended";
 
-/// The lease of this gateway, and what it knows about other gateways' leases.
+/// The lease of this gateway, and which leases of other gateways were found lapsed.
 pub struct Lease {
     owner: String,
     length: Duration,
     policy: Hash,
     servers: Vec<String>,
-    /// When each other gateway's lease was first found lapsed.
+    /// For each other gateway, the time at which its lease was first found lapsed.
     silent: Mutex<HashMap<String, Instant>>,
 }
 
@@ -65,8 +65,8 @@ impl Lease {
         })
     }
 
-    /// Takes the lease. Fails if a live gateway to a server of the same name has another policy (X98); a lease that is
-    /// not renewed is waited out first.
+    /// Takes the lease. Unless `change` allows a policy change, first waits for the leases of gateways that have a
+    /// server of the same name and another policy to lapse, and fails if such a gateway is alive (X98).
     pub async fn take(&self, store: &dyn Store, tenant: &Tenant, change: Change) -> Result<(), Failure> {
         if change == Change::Refuse {
             record::wait_for_others(async || self.other(store, tenant).await, another_policy).await?;
@@ -80,7 +80,8 @@ impl Lease {
         Ok(())
     }
 
-    /// Returns the latest expiry among leases of gateways to one of our servers that have another policy.
+    /// Returns the latest expiry among leases of gateways that share a server with this one and have another policy;
+    /// `None` if there is no such lease.
     async fn other(&self, store: &dyn Store, tenant: &Tenant) -> Result<Option<Time>, StoreError> {
         let mut latest = None;
         let mut after = key("");
@@ -100,8 +101,8 @@ impl Lease {
         }
     }
 
-    /// Returns true if a lease belongs to a live gateway to one of our servers with another policy. Leases of older
-    /// versions name no policy and never conflict.
+    /// Returns true if a lease belongs to a live gateway that shares a server with this one and has another policy.
+    /// Leases of older versions name no policy and never conflict.
     fn rules_otherwise(&self, body: &[u8]) -> bool {
         let text = String::from_utf8_lossy(body);
         let mut lines = text.lines();
@@ -139,8 +140,8 @@ impl Lease {
         self.put(store, tenant, ENDED, REMEMBERED).await
     }
 
-    /// Returns the standing of another session's gateway. Sessions of older versions name no gateway and count as
-    /// lapsed.
+    /// Returns the standing of the gateway that proposed calls in `session`. Sessions of older versions name no
+    /// gateway; their leases count as lapsed.
     pub async fn standing(
         &self,
         store: &dyn Store,
@@ -205,7 +206,8 @@ fn another_policy() -> Failure {
     )
 }
 
-/// Splits a session into its gateway and the number of the server there.
+/// Splits a session into the gateway's id and the number of the server in that gateway; `None` if no gateway made the
+/// session's name.
 fn parts(session: &Session) -> Option<(&str, u64)> {
     let (owner, server) = session.as_str().strip_prefix(PREFIX)?.split_once('.')?;
     Some((owner, server.parse().ok()?))

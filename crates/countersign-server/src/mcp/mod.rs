@@ -331,7 +331,8 @@ fn bad_name(problem: BadName) -> Failure {
     Failure::error("bad_name", problem.to_string())
 }
 
-/// Returns the option that names the gateway's store, by its full path: clients start servers in any folder.
+/// Returns the command-line option that names the gateway's store. A file is named by its full path, because clients
+/// start servers in any folder.
 fn place_words(global: &Global) -> String {
     let store = global.store();
     let full = std::path::absolute(store)
@@ -346,7 +347,7 @@ fn place_words(global: &Global) -> String {
     named.place_words()
 }
 
-/// Locks a mutex, also after a panic of a thread that held it.
+/// Locks a mutex, even if a thread has panicked while holding it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

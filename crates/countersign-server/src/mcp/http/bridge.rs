@@ -53,7 +53,7 @@ impl Bridge {
 
     /// Ends sessions that have been idle for `limit`, and forgets those whose servers have ended.
     pub(super) fn end_idle(&self, limit: Duration) {
-        // Hold the lock: a request that finds a session marks it as used.
+        // Keep the lock until the end, because a request that finds a session marks it as used.
         let mut conversations = lock(&self.conversations);
         conversations.retain(|_, conversation| {
             if !conversation.is_over() && conversation.is_idle(limit) {
@@ -156,7 +156,8 @@ impl Bridge {
         })
     }
 
-    /// Starts a session with a random name, or returns the one that a caller's requests without a session share.
+    /// Starts a session with a random name if `is_greeting`. Otherwise returns the session that this caller's requests
+    /// without a session share, and starts it if there is none.
     fn begin(
         &self,
         endpoint: &Arc<Endpoint>,

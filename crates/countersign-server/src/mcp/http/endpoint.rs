@@ -62,7 +62,7 @@ pub struct Endpoint {
 
 /// Callers that the endpoint accepts.
 pub enum Callers {
-    /// Anyone who can reach it, with this identity.
+    /// Anyone who can reach the endpoint, with this identity.
     Anybody(Box<Who>),
     /// Agents, by their tokens.
     Tokens,
@@ -143,7 +143,7 @@ impl Endpoint {
             .with_state(self)
     }
 
-    /// Ends idle sessions and their servers from time to time. Never returns.
+    /// Ends idle sessions and their servers, at intervals. Never returns.
     pub async fn end_idle_sessions(&self) {
         let EndpointBackend::Command(bridge) = &self.behind else {
             return std::future::pending().await;
@@ -166,7 +166,8 @@ impl Endpoint {
         self.gateway.gate.store()
     }
 
-    /// Authenticates a request. Returns the identity and the credential, if there is one, or an error response.
+    /// Authenticates a request. Returns the identity and, if there is one, the credential. Fails with an error
+    /// response.
     async fn who(&self, headers: &HeaderMap) -> Result<(Who, Option<Caller>), Box<Response>> {
         match &self.callers {
             Callers::Anybody(who) => Ok((Who::clone(who), None)),
@@ -221,7 +222,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns the session that a request names, if it belongs to this caller.
+    /// Returns the session that a request names; `None` if it is unknown or belongs to another caller.
     pub(super) fn session(&self, headers: &HeaderMap, who: &Who) -> Option<Arc<Relay>> {
         let name = headers.get(SESSION)?.to_str().ok()?;
         let mut sessions = lock(&self.sessions);
@@ -240,7 +241,8 @@ impl Endpoint {
         }
     }
 
-    /// Registers a server in the background, and takes over open calls if it is stateless.
+    /// Registers a server in the background. If the server is stateless, calls that a dead gateway left open for it are
+    /// taken over.
     pub(super) fn resume(&self, server: &Arc<Server>) {
         let (gateway, server) = (self.gateway.clone(), server.clone());
         tokio::spawn(async move {
@@ -286,8 +288,8 @@ async fn called(
     }
 }
 
-/// Awaits a response while watching the caller's credential. If that is revoked before the response or during its
-/// stream, the request ends (X68).
+/// Awaits a response while watching the caller's credential. If the credential is revoked before the response or during
+/// its stream, the request ends (X68).
 async fn while_allowed(
     endpoint: &Arc<Endpoint>,
     caller: &Caller,
@@ -334,8 +336,8 @@ impl Followed for Arc<Endpoint> {
     }
 }
 
-/// Returns the name of a repeated header that may have only one value. Of two values, the gateway could act on one and
-/// the server on the other.
+/// Returns the name of a header that is repeated although it may have only one value; `None` if there is none. Of two
+/// values, the gateway could act on one and the server on the other.
 fn repeated(headers: &HeaderMap) -> Option<&HeaderName> {
     let counts = |name: &HeaderName| {
         name.as_str().starts_with("mcp-")
@@ -375,7 +377,8 @@ pub(super) enum Passed<T = OneLine> {
     Answered(Response),
 }
 
-/// Passes a client's message to the relay. A held call is answered with a stream once it takes long.
+/// Passes a client's message to the relay and awaits the ruling. A held call is answered with a stream if something is
+/// sent to the client before the answer.
 pub(super) async fn through(relay: &Arc<Relay>, read: Read, alias: Option<Arc<Alias>>) -> Passed {
     let (back, messages) = mpsc::channel(QUEUE);
     let next = relay.hear_client(read, &back).await;
@@ -383,7 +386,7 @@ pub(super) async fn through(relay: &Arc<Relay>, read: Read, alias: Option<Arc<Al
     await_ruling(next, messages, alias).await
 }
 
-/// Awaits the ruling on a message; `messages` yields everything that is sent to the client meanwhile.
+/// Awaits the ruling on a message; `messages` yields everything that is sent to the client about the message.
 pub(super) async fn await_ruling<T: Send + 'static>(
     next: Next<T>,
     mut messages: mpsc::Receiver<OneLine>,
@@ -399,7 +402,7 @@ pub(super) async fn await_ruling<T: Send + 'static>(
         Next::Later(ruling) => ruling,
     };
     let ruling = tokio::spawn(ruling);
-    // Before the ruling nothing is sent to the client, and a call that passes sends nothing at all.
+    // Nothing is sent to the client for a call that passes, so a first message shows that this one does not pass.
     let first = match messages.recv().await {
         Some(first) => Some(first),
         None => match ruling.await {

@@ -1,4 +1,4 @@
-//! Messages in server-sent events: taking them out, and writing events again.
+//! Messages in server-sent events: reading the message of an event, and writing an event for a message.
 //!
 //! Input: events, parsed by the HTTP client. Output: their messages, and the text of an event for a message. Besides
 //! messages, only event ids and retry times are forwarded, and only in printable ASCII.
@@ -19,7 +19,7 @@ fn is_other(event: &Event) -> bool {
     !matches!(event.name.as_deref(), None | Some(b"" | b"message"))
 }
 
-/// Returns the text of an event with this message in place of its own.
+/// Returns the text of an event with its own message replaced by this one.
 pub fn event_with(event: &Event, message: &OneLine) -> Bytes {
     let mut made = Vec::with_capacity(message.len() + 64);
     if let Some(id) = event.id.as_deref().and_then(plain) {
@@ -37,13 +37,13 @@ pub fn event_with(event: &Event, message: &OneLine) -> Bytes {
     made.into()
 }
 
-/// Returns the text to forward for an event without a message; `None` if there is nothing to forward.
+/// Returns the text to forward for an event without a message: its id and retry time; `None` if it has neither.
 pub fn event_without_message(event: &Event) -> Option<Bytes> {
     let is_passed = message_of(event).is_none() && !is_other(event);
     is_passed.then(|| event_with(event, &OneLine::sign_of_life()))
 }
 
-/// Returns a value if it is printable ASCII, which every parser reads alike.
+/// Returns a value if it is printable ASCII, which every parser reads alike; otherwise `None`.
 fn plain(value: &[u8]) -> Option<&str> {
     let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
     std::str::from_utf8(value).ok().filter(|_| is_plain)

@@ -95,8 +95,8 @@ impl SessionServers {
         }
     }
 
-    /// Returns true if a call is held or running. The session must not end then, because the call belongs to this
-    /// process.
+    /// Returns true if a call of this session is held or running. The session must not end while there is one, because
+    /// the call can only run in this server process.
     fn has_open_calls(&self) -> bool {
         match self {
             SessionServers::One(relay, _) => relay.gateway.upstreams.has_open_calls(&relay.server),
@@ -111,7 +111,7 @@ impl SessionServers {
     }
 }
 
-/// Channel for a response, and the ids that the client used.
+/// Channel for a response, and the alias with the client's own ids if the request was sent under another id.
 #[derive(Clone)]
 struct Waits {
     to: mpsc::Sender<OneLine>,
@@ -177,7 +177,7 @@ impl Conversation {
             && !self.with.has_open_calls()
     }
 
-    /// Handles the end of the servers. If we did not cause it, the caller's next start is delayed by the backoff.
+    /// Handles the end of the servers. If they ended by themselves, the backoff delays the caller's next start.
     fn ended(&self) {
         self.over();
         if !self.is_over() {
@@ -292,8 +292,8 @@ impl Conversation {
         }
     }
 
-    /// Sends a message to the server and returns the response. If `is_shared`, the request gets another id, because
-    /// clients that share a server may use the same ids.
+    /// Sends a message to the server and returns the response. If `is_shared`, the request is sent under a new id,
+    /// because clients that share a server may use the same ids.
     pub(super) async fn exchange(&self, frame: &Frame, is_shared: bool) -> Response {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (alias, body) = match Alias::of(frame, number).filter(|_| is_shared) {
@@ -426,7 +426,8 @@ impl Conversation {
     }
 }
 
-/// Returns a single message if the answer comes soon and first, otherwise a stream that ends with the answer.
+/// Returns a single message if the first message is the answer and comes soon; otherwise a stream that ends with the
+/// answer.
 async fn reply(mut messages: mpsc::Receiver<OneLine>, is_modern: bool) -> Response {
     let first = match tokio::time::timeout(soon(), messages.recv()).await {
         Ok(Some(first)) => Some(first),

@@ -53,7 +53,7 @@ pub fn check(frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the headers repeat the arguments that the tool wants in headers.
+/// Checks that the headers repeat those arguments that the tool's definition also wants in headers.
 pub fn check_arguments(frame: &Frame, headers: &HeaderMap, wanted: &[InHeader]) -> Result<(), String> {
     let params = frame.part(&frame.params).unwrap_or_default();
     let arguments = pick(params, ["arguments"]).ok().and_then(|[arguments]| arguments);
@@ -78,7 +78,8 @@ pub fn check_arguments(frame: &Frame, headers: &HeaderMap, wanted: &[InHeader]) 
     Ok(())
 }
 
-/// Returns the text of a header, decoded if it is base64.
+/// Returns the text of a header, decoded if it is base64; `None` if there is no such header. Fails if it is not
+/// readable text.
 fn header_text(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
     let Some(value) = headers.get(name) else {
         return Ok(None);

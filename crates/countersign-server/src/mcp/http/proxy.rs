@@ -51,8 +51,8 @@ const NOT_PASSED: [HeaderName; 11] = [
     header::CONTENT_TYPE,
 ];
 
-/// Response headers that are returned, besides those that begin with `mcp-`. Others concern the server as a web site,
-/// such as where to sign in or its alternative addresses, and would lead the client past the gateway.
+/// Response headers that the client gets, in addition to those that begin with `mcp-`. Other headers concern the server
+/// as a web site, such as where to sign in or its alternative addresses, and would lead the client past the gateway.
 const RETURNED: [HeaderName; 3] = [header::CACHE_CONTROL, header::RETRY_AFTER, header::ALLOW];
 
 /// A reverse proxy to one server.
@@ -157,7 +157,7 @@ impl Proxy {
         back(relay, opened, asked, alias).await
     }
 
-    /// Creates the relay of a new session.
+    /// Creates the relay of a new session, and the task that reads the server's responses to our own requests.
     fn relay(&self, endpoint: &Arc<Endpoint>, who: Who) -> Arc<Relay> {
         let (heard, mut messages) = mpsc::channel(QUEUE);
         let headers = Arc::default();
@@ -215,7 +215,8 @@ impl Proxy {
     }
 }
 
-/// Copies the session and version headers, so that our own requests belong to the same session.
+/// Copies the session and version headers of a client's request to the server's connection, so that our own requests
+/// belong to the same session.
 fn remember(relay: &Relay, headers: &HeaderMap) {
     let names = [SESSION, VERSION];
     let found = names
@@ -224,7 +225,8 @@ fn remember(relay: &Relay, headers: &HeaderMap) {
     relay.server.set_headers(found.collect());
 }
 
-/// Returns true if the gateway may answer the request itself and its protocol version has checked headers.
+/// Returns true if the gateway may answer the request itself and the protocol version is one whose headers repeat the
+/// body.
 fn may_be_ours(frame: &Frame) -> bool {
     matches!(&frame.kind, Kind::Request { method, .. }
         if (method == "tools/call" || method.starts_with("tasks/")) && is_modern(frame))
@@ -239,7 +241,7 @@ fn is_greeting(frame: &Frame) -> bool {
     matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize")
 }
 
-/// Returns the id of a request.
+/// Returns the id of a request; `None` if the message is not a request.
 fn request_id(frame: &Frame) -> Option<Id> {
     match &frame.kind {
         Kind::Request { id, .. } => Some(id.clone()),
@@ -263,8 +265,8 @@ fn headers_for_client(headers: &HeaderMap) -> HeaderMap {
     all.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Returns the server's response, with our built-in tools in its lists. A body that is not a message is replaced by an
-/// error; its status is kept.
+/// Returns the server's response, with our built-in tools in its lists. A body that is not a message is replaced with
+/// an error; its status is kept.
 async fn back(
     relay: Arc<Relay>,
     mut opened: StreamedResponse,
@@ -359,7 +361,7 @@ fn filter(relay: &Relay, event: &Event, alias: &Option<Arc<Alias>>) -> Option<By
     Some(event_with(event, &restored(alias, passed)))
 }
 
-/// Returns a message with the id that its client used.
+/// Returns a message with the id that the client used, if the request was sent under another one.
 fn restored(alias: &Option<Arc<Alias>>, message: OneLine) -> OneLine {
     match alias {
         Some(alias) => alias.restore(message),

@@ -47,7 +47,8 @@ impl Alias {
         Some((alias, bytes))
     }
 
-    /// Returns a message for the client with the client's own id or progress token.
+    /// Returns a message in which the new id or progress token is replaced with the client's own. Other messages are
+    /// returned unchanged.
     pub fn restore(&self, message: OneLine) -> OneLine {
         let Ok(frame) = Frame::again(message.clone()) else {
             return message;

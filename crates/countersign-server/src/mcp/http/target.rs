@@ -69,7 +69,7 @@ impl HttpTarget {
         })
     }
 
-    /// Sets a limit on what the server may send in total.
+    /// Sets the maximum number of bytes that the server may send in total.
     pub fn with_limit(self, limit: Limit) -> HttpTarget {
         HttpTarget { limit, ..self }
     }

@@ -62,13 +62,13 @@ impl ClientRequest {
         self.answer(form.failure(problem)).await;
     }
 
-    /// Returns a string among the parameters, parsed and as raw JSON.
+    /// Returns the string parameter `name`, parsed and as raw JSON; `None` if it is missing or not a string.
     pub fn text(&self, name: &str) -> Option<(String, &RawValue)> {
         let [raw] = pick(self.params(), [name]).ok()?;
         Some((serde_json::from_str(raw?.get()).ok()?, raw?))
     }
 
-    /// Returns the message with the raw value `place` replaced by a string.
+    /// Returns the message with the raw value `place`, a part of the message, replaced with a string.
     pub fn with(&self, place: &RawValue, text: &str) -> OneLine {
         let place = span(&self.frame.line, place.get());
         self.frame.line.splice(place, quote(text).as_bytes())
@@ -293,14 +293,15 @@ impl Multiplexer {
         Next::Later(checked.boxed())
     }
 
-    /// Splits `SERVER__NAME` into the number of the server and its own name for the tool or prompt. `None` if no server
-    /// has this name.
+    /// Splits `SERVER__NAME` into the number of the server and the server's own name for the tool or prompt. `None` if
+    /// there is no such server.
     pub(super) fn named<'n>(&self, name: &'n str) -> Option<(usize, &'n str)> {
         let (server, own) = names::split(name)?;
         Some((self.upstream(server)?.0, own))
     }
 
-    /// Passes a request to the relay of one server. Returns what to send, or the future of a ruling.
+    /// Passes a request to the relay of one server. Returns the message to send, or a future if the ruling is not known
+    /// yet.
     pub(super) async fn route(
         self: &Arc<Self>,
         upstream: usize,
@@ -338,7 +339,7 @@ impl Multiplexer {
         }
     }
 
-    /// Passes a request to the relay of one server and awaits its ruling.
+    /// Passes a request to the relay of one server and awaits the ruling. Returns the message to send, if any.
     pub(super) async fn route_now(
         self: &Arc<Self>,
         upstream: usize,
@@ -353,7 +354,7 @@ impl Multiplexer {
     }
 }
 
-/// Refuses a request; there is nothing to send.
+/// Answers a request with an error, so that nothing is sent to a server.
 pub async fn refuse(asked: ClientRequest, code: i32, problem: String) -> Next<Routed> {
     asked.refuse(code, &problem).await;
     Next::Done

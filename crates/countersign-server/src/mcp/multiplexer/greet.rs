@@ -184,7 +184,7 @@ impl Multiplexer {
     }
 }
 
-/// Returns the error message of a response, prefixed with `otherwise`; or only `otherwise` if there is none.
+/// Returns `otherwise`, followed by the error message of the response if there is one.
 fn error_text(answer: &Frame, otherwise: &str) -> String {
     let error = answer.part(&answer.error).unwrap_or_default();
     let message = pick(error, ["message"]).ok().and_then(|[message]| message);

@@ -75,7 +75,7 @@ const LISTS: [List; 5] = [
 ];
 
 impl List {
-    /// Returns the list that a method asks for.
+    /// Returns the list that a method asks for; `None` if it asks for no list.
     pub fn of(method: &str) -> Option<List> {
         LISTS.into_iter().find(|list| list.method == method)
     }
@@ -163,8 +163,8 @@ impl Multiplexer {
     }
 }
 
-/// Returns the client's parameters to send to each server, without cursor and progress token: the merged list is one
-/// page.
+/// Returns the client's parameters to send to each server. Cursor and progress token are left out, because the merged
+/// list is one page.
 fn base(params: &[u8]) -> Vec<(String, String)> {
     let all = members(params).unwrap_or_default();
     let kept = all.into_iter().filter(|(name, _)| name != "cursor");
@@ -203,7 +203,7 @@ fn remember(upstream: &UpstreamRelay, list: List, pages: &Pages) {
     }
 }
 
-/// Returns a tool as the policy lets the client see it.
+/// Returns a tool as the policy lets the client see it; `None` if the tool is hidden or cannot be read.
 fn shown<'t>(upstream: &UpstreamRelay, item: &'t RawValue) -> Option<Cow<'t, str>> {
     let (name, listed) = definition(item)?;
     upstream.relay.shown(item, &name, listed.definition)

@@ -55,8 +55,8 @@ fn object(objects: Vec<Vec<(String, &RawValue)>>) -> String {
     format!("{{{}}}", written.join(","))
 }
 
-/// Merges the other members of several lists. The cache lifetime is the shortest of them, and the cache scope the
-/// narrowest.
+/// Merges the members of several list results, except for the items themselves. Of the cache lifetimes the shortest is
+/// used, and of the cache scopes the narrowest.
 pub fn merge_other_members(lists: &[Vec<(String, Box<RawValue>)>]) -> Vec<(String, String)> {
     let mut all: Vec<(String, Vec<&RawValue>)> = Vec::new();
     for (name, value) in lists.iter().flatten() {

@@ -1,10 +1,10 @@
-//! Multiplexer: several upstream servers behind one gateway. Each has its own relay, and [`Multiplexer`] is between
-//! them and the client.
+//! Multiplexer: several upstream servers behind one gateway. Each server has its own relay, and [`Multiplexer`] stands
+//! between these relays and the client.
 //!
-//! Input: messages of the client and of all servers. Output: each message of the client at the one server it is for,
-//! with only the name's prefix changed; merged lists and handshakes; requests of servers under ids that name the
-//! server. A message whose server is ambiguous is refused (X42). Not here: rulings and waiting. The relay of each
-//! server does that as if it were the only one.
+//! Input: messages of the client and of all servers. Output: each message of the client, for the one server that it
+//! concerns, with only the name's prefix removed; merged lists and handshakes; requests of servers to the client, under
+//! ids that name the server. A message whose server is ambiguous is refused (X42). Not here: rulings and waiting. The
+//! relay of each server does that as if its server were the only one.
 //!
 //! `servers` reads the file, `upstream` is one server, `client` and `server` handle the two directions, `greet` and
 //! `lists` ask all servers, `subscribe` subscribes at all of them, `route` remembers which request went where,
@@ -78,7 +78,7 @@ pub struct Multiplexer {
     tasks: TaskTracker,
 }
 
-/// All upstreams by number. A restart replaces one in its place.
+/// All upstreams by number. A restarted server keeps its number.
 struct Upstreams(Vec<(Spec, Mutex<Arc<UpstreamRelay>>)>);
 
 impl Upstreams {
@@ -97,12 +97,12 @@ impl Upstreams {
         self.0.get(number).map(|(_, upstream)| lock(upstream).clone())
     }
 
-    /// Returns how to connect to a server.
+    /// Returns how to connect to a server; `None` if no server has this number.
     fn spec(&self, number: usize) -> Option<&Spec> {
         self.0.get(number).map(|(spec, _)| spec)
     }
 
-    /// Puts a new process in the place of one that ended.
+    /// Replaces the upstream of a server that ended with that of its new process.
     fn replace(&self, number: usize, upstream: Arc<UpstreamRelay>) {
         if let Some((_, place)) = self.0.get(number) {
             *lock(place) = upstream;
@@ -142,7 +142,8 @@ impl Multiplexer {
             .collect()
     }
 
-    /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.
+    /// Handles the client's disconnection: its calls stay open. Returns once all answers have been sent, or after
+    /// `LAST_ANSWERS`.
     pub async fn client_left(&self) {
         for upstream in self.upstreams.all() {
             upstream.relay.client_left().await;

@@ -9,7 +9,7 @@ pub fn qualified(server: &str, name: &str) -> String {
     format!("{server}__{name}")
 }
 
-/// Splits `SERVER__NAME` into the server's name and its own name for the tool or prompt.
+/// Splits `SERVER__NAME` into the server's name and the server's own name for the tool or prompt; `None` without `__`.
 pub fn split(qualified: &str) -> Option<(&str, &str)> {
     qualified.split_once("__")
 }
