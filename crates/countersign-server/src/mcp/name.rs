@@ -2,14 +2,15 @@
 
 use crate::failure::Failure;
 
-/// Programs that only launch others.
+/// Programs that only launch other programs, so that their own name says nothing about the server.
 const LAUNCHERS: [&str; 12] = [
     "npx", "bunx", "pnpx", "uvx", "uv", "pipx", "node", "bun", "deno", "python", "python3", "docker",
 ];
 /// Maximum length of a server's name, which leaves room for the tool's name after it.
 const LONGEST: usize = 40;
 
-/// Returns the given name, or one derived from the command. Fails if the name has characters that are not allowed.
+/// Returns the given name, or one derived from the command. Fails if the name is too long, is empty or has characters
+/// that are not allowed.
 pub fn of(named: Option<&str>, command: &[String]) -> Result<String, Failure> {
     let name = match named {
         Some(named) => named.to_owned(),

@@ -31,7 +31,7 @@ const CHUNK: usize = 64;
 #[derive(Clone, Default)]
 pub struct OneLine(Bytes, Option<Arc<Until>>);
 
-/// Time limit for sending a message, and the channel that reports a message held back.
+/// Time limit for sending a message, and the channel that reports that the message was held back.
 struct Until {
     limit: TimeLimit,
     held_back: Mutex<Option<oneshot::Sender<()>>>,
@@ -46,9 +46,10 @@ impl PartialEq for OneLine {
 impl Eq for OneLine {}
 
 impl OneLine {
-    /// Takes a JSON message. Copies only if a character has to be replaced.
+    /// Creates a line from a JSON message. Copies only if a character has to be replaced.
     ///
-    /// INVARIANT: the content has no control character but the tab, and no U+0085, U+2028 or U+2029, whatever came.
+    /// INVARIANT: whatever `message` contains, the line has no control character but the tab, and no U+0085, U+2028 or
+    /// U+2029.
     pub fn new(message: impl Into<Bytes>) -> OneLine {
         let message = without_line_end(message.into());
         match is_one_line(&message) {
@@ -68,7 +69,7 @@ impl OneLine {
         (OneLine(self.0, Some(Arc::new(until))), held_back)
     }
 
-    /// Returns true if the message was too late and its sender has been told.
+    /// Returns true if the message was held back because it was late, which has been reported to its sender.
     pub fn was_held_back(&self) -> bool {
         self.1.as_ref().is_some_and(|until| {
             let held_back = until.held_back.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,8 +77,8 @@ impl OneLine {
         })
     }
 
-    /// Returns true if the message may still be sent; otherwise tells the sender. Check this last before writing, and
-    /// do not write a message that is late.
+    /// Returns true if the message may still be sent; otherwise reports to its sender that it is held back. This must
+    /// be the last check before writing, and a late message must not be written.
     pub fn is_in_time(&self) -> bool {
         let Some(until) = &self.1 else {
             return true;
@@ -96,7 +97,7 @@ impl OneLine {
         false
     }
 
-    /// Returns the empty line that keeps an HTTP stream open. Pipes to servers and clients leave it out.
+    /// Returns the empty line that keeps an HTTP stream open. It is not written to pipes.
     pub fn sign_of_life() -> OneLine {
         OneLine::default()
     }
@@ -106,7 +107,7 @@ impl OneLine {
         self.0.clone()
     }
 
-    /// Returns the bytes of a range, sharing their memory.
+    /// Returns the bytes of a range, sharing their memory; `None` if the range is out of bounds.
     pub fn part(&self, place: Range<usize>) -> Option<Bytes> {
         (place.start <= place.end && place.end <= self.0.len()).then(|| self.0.slice(place))
     }

@@ -1,7 +1,7 @@
 //! Arguments that a tool's definition also wants in HTTP headers (`x-mcp-header`, protocol version 2026-07-28).
 //!
-//! Input: a definition, and later a call. Output: the headers to send with the call, made from the arguments that are
-//! really sent, including those a person edited and those kept over a restart.
+//! Input: a definition, and later a call. Output: the headers to send with the call. They are made from the arguments
+//! that are really sent, even if a person edited these or they were stored over a restart.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct InHeader {
 
 /// Returns the arguments of an input schema that are also sent in headers.
 pub fn in_headers(schema: &str) -> Arc<[InHeader]> {
-    // Fast path: few schemas have any.
+    // Fast path: few schemas have such arguments.
     if !schema.contains("x-mcp-header") {
         return Arc::default();
     }
@@ -61,7 +61,7 @@ fn look(schema: &Value, path: &mut Vec<String>, found: &mut Vec<InHeader>) {
     }
 }
 
-/// Returns the headers for a message, if it calls a tool that wants any.
+/// Returns the headers for a message; empty unless it calls a tool that wants arguments in headers.
 pub fn headers(tools: &Tools, message: &OneLine) -> Headers {
     let frame = Frame::again(message.clone()).ok();
     frame.and_then(|frame| of_call(tools, &frame)).unwrap_or_default()
@@ -113,7 +113,7 @@ pub fn written(value: &Value) -> Option<String> {
     }
 }
 
-/// Encodes text that a header could not carry as it is as `=?base64?…?=`.
+/// Returns text as it can be sent in a header: unchanged if possible, otherwise as `=?base64?…?=`.
 fn encoded(text: &str) -> String {
     let is_plain = text
         .bytes()

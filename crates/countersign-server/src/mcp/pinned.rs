@@ -9,7 +9,7 @@ use countersign::policy::Policy;
 
 use super::frame::quote;
 
-/// Maximum length of the name of a tool that the policy does not list.
+/// Maximum length of a tool's name in bytes, if the policy does not list the tool.
 const LONGEST_NAME: usize = 128;
 const CHANGED: &str = "Its definition is not the one that the policy pins, so it is not shown here, and a person is asked about each call.";
 const NEW: &str =
@@ -27,8 +27,8 @@ pub enum ToolAppearance {
     LeftOut,
 }
 
-/// Compares a tool's definition with the policy. If the policy pins no tool of the server, all its definitions are
-/// shown.
+/// Returns how to show a tool, by comparing its definition with the one that the policy pins. If the policy pins no
+/// tool of the server, all its definitions are shown.
 pub fn appearance(policy: &Policy, server: &str, tool: &str, definition: Option<Hash>) -> ToolAppearance {
     let qualified = format!("{server}/{tool}");
     match policy.pin(&qualified) {

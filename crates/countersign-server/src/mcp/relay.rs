@@ -91,7 +91,7 @@ pub struct Relay {
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
 
-/// Addition of the gateway to a server's answer.
+/// What the gateway adds to a server's answer: its built-in tools or the tasks extension.
 #[derive(Clone, Copy)]
 enum Adds {
     Tools,
@@ -110,7 +110,7 @@ pub struct InFlightCall {
     pub cancelled: CancellationToken,
 }
 
-/// Bookkeeping of an in-flight call.
+/// State of an in-flight call that a cancellation or a disconnection needs.
 struct Waiting {
     cancelled: CancellationToken,
     approval: Option<ApprovalId>,
@@ -122,7 +122,7 @@ struct Waiting {
 pub struct Who {
     /// Name of the agent.
     pub agent: Agent,
-    /// Whether `agent` is certain; otherwise the name that the client gives itself is preferred.
+    /// Whether `agent` is the name to use. If false, the name that the client gives itself is preferred.
     pub is_named: bool,
     /// Credential of the caller.
     pub requester: Person,
@@ -130,7 +130,7 @@ pub struct Who {
     pub on_behalf_of: Option<Person>,
     /// The person at the client, as a decider; `None` if that person is not known.
     pub decider: Option<Decider>,
-    /// Session that proposals carry.
+    /// Session under which this caller's calls are proposed, if any.
     pub session: Option<Session>,
 }
 
@@ -166,7 +166,8 @@ impl Relay {
         }
     }
 
-    /// Shares the answer history with the client's other servers, whose answers it may use here.
+    /// Uses `seen` as the answer history, which is shared with the client's other servers: an answer of one server may
+    /// be used in a call to another.
     pub fn with_seen(self, seen: Seen) -> Relay {
         Relay {
             seen: Arc::new(seen),
@@ -251,19 +252,19 @@ impl Relay {
         lock(&self.forwarded).add(id);
     }
 
-    /// Forgets all requests that the server has not answered, and returns their ids.
+    /// Removes all requests that the server has not answered, and returns their ids.
     pub fn take_unanswered(&self) -> Vec<Id> {
         lock(&self.forwarded).take_all()
     }
 
-    /// Removes a request id from those that the server may still answer.
+    /// Removes a request id, if there is one, from those that the server may still answer.
     pub fn forget(&self, id: Option<&Id>) {
         if let Some(id) = id {
             lock(&self.forwarded).take(id);
         }
     }
 
-    /// Handles a message from the server. Returns what to send to the client.
+    /// Handles a message from the server. Returns the message for the client, or `None` if the client gets none.
     pub fn hear_server(&self, read: Read) -> Option<OneLine> {
         let frame = match read {
             Ok(frame) => frame,
@@ -349,7 +350,8 @@ impl Relay {
         }
     }
 
-    /// Records the end of an approved call. If the server answered with a question, the client may continue the call.
+    /// Records the result of an approved call in the answer history. If the result is a question of the server, the
+    /// client may continue the call.
     pub(super) fn may_continue(&self, approval: &Approval) {
         let Some(call) = approval.calls.first() else {
             return;
@@ -463,7 +465,7 @@ impl Relay {
         said.unwrap_or_else(|| self.who.agent.clone())
     }
 
-    /// Returns an approval if it belongs to this client; others' approvals look as if they did not exist.
+    /// Returns an approval; `None` if it does not exist, belongs to another client or cannot be read.
     pub(super) async fn own_approval(&self, id: ApprovalId) -> Option<SharedApproval> {
         let gateway = &self.gateway;
         let found = gateway.gate.store().approval(&gateway.tenant, id).await.ok()??;
@@ -477,13 +479,13 @@ impl Relay {
             && approval.on_behalf_of == self.who.on_behalf_of
     }
 
-    /// Returns how long a call of this client is held open.
+    /// Returns how long a call of this client is held open for a decision.
     pub fn holds_for(&self) -> std::time::Duration {
         self.gateway.settings.hold(lock(&self.client).name.as_deref())
     }
 }
 
-/// Returns true if any parser could take a result for a list of tools.
+/// Returns true if some parser could read the result as a list of tools.
 fn has_tools(frame: &Frame) -> bool {
     let result = frame.part(&frame.result).unwrap_or(b"{}");
     pick(result, ["tools"]).map_or(true, |[tools]| tools.is_some())
@@ -509,7 +511,7 @@ pub fn refusal(frame: &Frame) -> Option<OneLine> {
             let problem = format!("`{method}` is no method; tools are called with `{TOOLS_CALL}`");
             (Some(id), problem)
         }
-        // A server that takes it for a request would act on it.
+        // A server that takes such a notification for a request would act on it.
         Kind::Notification { method } if !method.starts_with(NOTIFICATION) => {
             let problem = format!("`{method}` is a request, and requests have an `id`");
             (None, problem)

@@ -36,7 +36,7 @@ const WHOSE: &str = "";
 pub const STARTED_AGAIN: &str = "not sent: the server had ended and was started again, so what it kept in memory is gone; make the \
                              call again if it still makes sense";
 
-/// A server process, one of those started in turn: its relay and its output.
+/// One of the processes of a server: its relay and its output.
 pub type Incarnation = (Arc<Relay>, Lines<Output>);
 
 /// A server that is restarted when it ends.
@@ -56,12 +56,13 @@ struct State {
     relay: Arc<Relay>,
     child: Option<Child>,
     began: Instant,
-    /// Exit of the last process, if it ended by itself.
+    /// Exit code of the last process, if that process ended by itself.
     ended: Option<JoinHandle<Exit>>,
 }
 
 impl Restarting {
-    /// Wraps a server that was just started. The receiver yields each process, for [`Restarting::hear`].
+    /// Wraps a server that was just started. The receiver yields this process and each later one, for
+    /// [`Restarting::hear`].
     pub async fn new(
         gateway: Arc<Gateway>,
         who: Who,
@@ -176,8 +177,8 @@ impl Restarting {
         lock(&self.state).relay.clone()
     }
 
-    /// Returns the relay for a message, starting the server if it is gone; `None` if the message was answered here or
-    /// dropped.
+    /// Returns the relay for a message, after restarting the server if it has ended. `None` if the message was answered
+    /// with an error or dropped.
     async fn relay_for(&self, read: &Read, back: &Back) -> Option<Arc<Relay>> {
         let relay = self.current();
         let is_there = !relay.server.is_gone();
@@ -211,7 +212,8 @@ impl Restarting {
         Some(relay)
     }
 
-    /// Starts the server again and repeats the client's handshake.
+    /// Starts the server again and repeats the client's handshake. Fails with the reason, such as that the backoff is
+    /// not over.
     async fn start(&self, old: &Relay, method: &str) -> Result<Arc<Relay>, String> {
         if let Some(wait) = self.backoff.wait(WHOSE) {
             let wait = duration::show(wait + Duration::from_secs(1));

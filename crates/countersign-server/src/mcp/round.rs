@@ -25,7 +25,7 @@ use super::one_line::OneLine;
 use super::relay::{InFlightCall, Relay};
 use super::wire;
 
-/// Prefix of our states; servers have their own.
+/// Prefix of `requestState` values that the gateway issues, by which they are told from those of servers.
 const PREFIX: &str = "countersign:";
 /// Key of our question in `inputRequests`.
 const QUESTION: &str = "countersign";
@@ -34,7 +34,7 @@ const QUESTION: &str = "countersign";
 pub enum Round {
     /// Wait for the decision: there is nothing to ask, or the answer was recorded.
     Wait,
-    /// The call is answered with this.
+    /// Answer the call with this message.
     Answer(OneLine),
 }
 
@@ -102,7 +102,7 @@ impl Relay {
         Ok(Round::Wait)
     }
 
-    /// Returns true if the state that a call carries was issued for this very call.
+    /// Returns true if the state that a call carries was issued for the same call of the same caller.
     pub(super) async fn is_round_of(&self, call: &ToolCall, request: &ToolCallRequest) -> bool {
         let store = self.gateway.gate.store();
         let state = call.state.as_deref().unwrap_or_default();
@@ -144,8 +144,8 @@ fn key(state: &str) -> String {
     format!("mcp/state/{}", Hash::of(state.as_bytes()))
 }
 
-/// Returns the card that an entry names, and when it was shown. Entries of version 0.1.0 have no digest, because its
-/// questions could leave something out; those are asked again.
+/// Returns the card that an entry names, and the time at which the card was shown, in microseconds. `None` for an entry
+/// of version 0.1.0, which has no digest because questions could leave something out then; the person is asked again.
 fn card_in_entry(entry: &Entry) -> Option<(WholeCard, i64)> {
     let text = std::str::from_utf8(&entry.body).ok()?;
     let mut parts = text.split(' ');

@@ -29,7 +29,7 @@ use crate::output;
 
 /// Prefix of our request ids; clients and servers may not use it.
 pub const OWN: &str = "countersign:";
-/// Why a call whose time limit is over is not sent.
+/// Reason given for a call that is not sent because its time limit is over.
 pub const LATE: &str = "its time was over before it could be sent";
 /// Time limit for one listing of ours, with all its pages.
 const LISTING: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// Returns only the reason.
+    /// Returns the reason without its kind.
     pub fn why(self) -> String {
         match self {
             Lost::NotSent(why) | Lost::Refused(why) | Lost::Unknown(why) => why,
@@ -97,7 +97,7 @@ impl From<RequestError> for Lost {
     }
 }
 
-/// Makes the parameters of a page of a listing from its cursor, which is JSON.
+/// Makes the parameters of a request for one page of a list. The argument is the page's cursor, as JSON.
 pub type Params<'p> = dyn Fn(Option<&str>) -> String + Send + Sync + 'p;
 
 /// All pages of a list.
@@ -105,7 +105,7 @@ pub type Params<'p> = dyn Fn(Option<&str>) -> String + Send + Sync + 'p;
 pub struct Pages {
     /// The listed items, as the server wrote them.
     pub items: Vec<Box<RawValue>>,
-    /// Other members of the first page.
+    /// Members of the first page other than the items and the cursor.
     pub rest: Vec<(String, Box<RawValue>)>,
 }
 
@@ -220,8 +220,8 @@ impl Server {
         lock(&self.meta).clone()
     }
 
-    /// Consumes a response to one of our requests and returns any other message. A server's request under one of our
-    /// ids is dropped: the client's answer to it would be taken for an answer to ours (X14).
+    /// Handles a response to one of our requests, and returns any other message. A request of the server under one of
+    /// our ids is dropped, because the client's answer to it would be taken for an answer to our request (X14).
     pub fn take_own(&self, frame: Frame) -> Option<Frame> {
         let id = match &frame.kind {
             Kind::Response { id } if is_own(id) => id,
@@ -246,7 +246,8 @@ impl Server {
         self.exchange(method, params, None).await
     }
 
-    /// Sends a request of ours that must not go out after the time limit, however long it is queued.
+    /// Sends a request of ours and waits for the answer. The request is not sent after the time limit, however long it
+    /// was queued.
     pub async fn request_in_time(&self, method: &str, params: &str, limit: TimeLimit) -> Result<Frame, Lost> {
         self.exchange(method, params, Some(limit)).await
     }
@@ -282,8 +283,8 @@ impl Server {
         }
     }
 
-    /// Fails every request of ours whose id occurs in these bytes; returns false if there is none. Only this server
-    /// knows those ids, so it cannot end requests to another.
+    /// Fails every request of ours whose id occurs in these bytes. Returns false if there is none. Only this server
+    /// knows the ids, so the bytes cannot end requests to another server.
     pub fn lost_in(&self, bad: &Bad, why: &str) -> bool {
         let mut own = lock(&self.own);
         let ids: Vec<Id> = own.keys().filter(|id| bad.mentions(id)).cloned().collect();
@@ -300,12 +301,13 @@ impl Server {
         }
     }
 
-    /// Returns a tool as the server lists it, after asking the server if it is not known.
+    /// Returns a tool as the server lists it, after asking the server if the tool is not known. `None` if it is not
+    /// listed.
     pub async fn listed(&self, tool: &str) -> Option<Listed> {
         if let Some(known) = self.tools.known(tool) {
             return known;
         }
-        // Without a list the tool counts as not listed, so a pinned one is held.
+        // If there is no list, the tool counts as not listed, so that a call of a pinned tool is held.
         let _ = self.list().await;
         self.tools.get(tool)
     }
@@ -326,7 +328,8 @@ impl Server {
                 let listed: Option<Vec<_>> = pages.items.iter().map(|tool| definition(tool)).collect();
                 match listed.filter(|listed| !listed.iter().any(|(name, _)| builtin_tools::is_own(name))) {
                     Some(listed) => self.tools.replace(listed, began),
-                    // An unreadable tool, or the name of a built-in one: the client does not get such a list either.
+                    // The list contains an unreadable tool or the name of a built-in one. The client does not get such
+                    // a list either.
                     None => self.tools.not_listed(),
                 }
                 Ok(pages)
@@ -345,7 +348,7 @@ impl Server {
         Ok(pages.items)
     }
 
-    /// Fetches all pages of a list and returns the items of `member`.
+    /// Fetches all pages of a list; `member` is the member of each result that holds the items.
     pub async fn pages(&self, method: &str, member: &str, params: &Params<'_>) -> Result<Pages, Lost> {
         let unclear = || Lost::Unknown(format!("the server did not answer `{method}` with a list"));
         let mut all = Pages::default();
@@ -399,7 +402,7 @@ pub fn is_own(id: &Id) -> bool {
     id.as_json().starts_with(own.trim_end_matches('"'))
 }
 
-/// Returns true if a server sends a request under one of our ids, cancels one, or reports on one of our tasks.
+/// Returns true if a server uses one of our request ids in a request or a cancellation, or reports on one of our tasks.
 fn is_in_our_name(frame: &Frame) -> bool {
     match &frame.kind {
         Kind::Request { id, .. } => is_own(id),
@@ -415,7 +418,7 @@ fn is_in_our_name(frame: &Frame) -> bool {
     }
 }
 
-/// Forgets a request of ours when the caller stops waiting.
+/// Forgets a request of ours when dropped, because the caller no longer waits for the answer.
 struct Forget<'s> {
     server: &'s Server,
     id: Id,

@@ -100,7 +100,7 @@ impl ServerTask {
         }
     }
 
-    /// Returns the questions that the task asks the client now, as JSON.
+    /// Returns the questions that the task asks the client now, as JSON; `None` if it asks none or they cannot be read.
     pub async fn asks(&self) -> Option<String> {
         self.meta.as_ref()?;
         let frame = self.ask("tasks/get", "").await.ok()?;

@@ -21,15 +21,16 @@ pub struct Settings {
     pub hold_for: Vec<(String, Duration)>,
     /// Whether an approval stays open or is withdrawn when the client cancels its call.
     pub on_cancel: OnCancel,
-    /// Which calls the person at the client may approve there.
+    /// Calls that the person at the client may approve by an answer in the client.
     pub ask_client: AskClient,
     /// Time without a request after which an HTTP session and its server are ended.
     pub session_idle: Duration,
     /// Whether the tool for `--permission-prompt-tool` is offered.
     pub permission_prompt: bool,
-    /// Folder of a client on this machine, for the links in its permission prompts; `None` for clients over HTTP.
+    /// Folder of a client on this machine, for following the links in its permission prompts; `None` for clients over
+    /// HTTP.
     pub client_folder: Option<String>,
-    /// Option that names the store in commands that are suggested to people, with a blank before it; may be empty.
+    /// Option that names the store in commands that are suggested to people, with a leading space; may be empty.
     pub place_words: String,
 }
 
@@ -60,8 +61,8 @@ pub enum AskClient {
 impl AskClient {
     /// Returns true if an answer in the client may decide a call of this effect and risk.
     ///
-    /// A program can answer in a client as well as a person can (X60), so by default only reversible calls that do
-    /// little harm are asked there.
+    /// A program can answer in a client just as a person can (X60). By default the client is therefore asked only about
+    /// reversible calls that do little harm.
     pub fn covers(self, effect: Effect, risk: Risk) -> bool {
         match self {
             AskClient::Never => false,
@@ -73,7 +74,7 @@ impl AskClient {
 }
 
 impl Settings {
-    /// Returns how long a call of this client is held open.
+    /// Returns how long a call of the client with this name is held open.
     pub fn hold(&self, client: Option<&str>) -> Duration {
         let named = self
             .hold_for

@@ -87,7 +87,7 @@ pub fn endpoint_servers(specs: Vec<Spec>) -> Result<(String, Servers), Failure> 
 }
 
 /// Returns the run name of a server. It is derived from the server's name, its command and the working directory, so
-/// that open calls are taken up only by the same server, started the same way in the same place.
+/// that open calls are taken over only by the same server, started in the same way and the same place.
 fn run_name(name: &str, command: &[String]) -> Result<Run, Failure> {
     let place = std::env::current_dir().unwrap_or_default();
     let mut words = place.as_os_str().as_encoded_bytes().to_vec();
@@ -99,13 +99,13 @@ fn run_name(name: &str, command: &[String]) -> Result<Run, Failure> {
     Run::new(format!("mcp:{name}:{}", Hash::of(&words).short())).map_err(bad_name)
 }
 
-/// Returns the run name of each server; other servers beside it do not change it.
+/// Returns the run name of each server, which does not depend on the other servers.
 pub fn runs(specs: &[Spec]) -> Result<HashMap<String, Run>, Failure> {
     let run = |spec: &Spec| Ok((spec.name.clone(), run_name(&spec.name, &spec.words())?));
     specs.iter().map(run).collect()
 }
 
-/// Returns the run name for calls that belong to no single server.
+/// Returns the run name for calls that cannot be assigned to one server.
 pub fn run_of_all(specs: &[Spec]) -> Result<Run, Failure> {
     match specs {
         [one] => run_name(&one.name, &one.words()),

@@ -23,7 +23,7 @@ pub fn input() -> io::Result<Pin<Box<dyn AsyncRead + Send>>> {
 
 /// Opens standard output for asynchronous writing.
 pub fn output() -> io::Result<Pin<Box<dyn AsyncWrite + Send>>> {
-    // Non-blocking mode would also apply to standard error if both are the same file, and writes there could fail.
+    // If both are the same file, non-blocking mode would also apply to standard error, where writes could then fail.
     if is_same_as_stderr() {
         return Ok(Box::pin(tokio::io::stdout()));
     }

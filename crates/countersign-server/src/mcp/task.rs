@@ -1,8 +1,8 @@
 //! Held calls as MCP tasks, for clients that support them: a way to wait without a time limit.
 //!
 //! Input: a held call, and later requests about its task. Output: a task whose id names the approval. Its whole state
-//! is in the store, so a task survives a restart. A server's own tasks are forwarded; if a server makes a task of an
-//! approved call, requests about our task are passed to that one.
+//! is in the store, so a task survives a restart. A server's own tasks are forwarded. If a server answers an approved
+//! call with a task, requests about our task are passed to the server's task.
 
 mod list;
 
@@ -51,8 +51,8 @@ fn has_tasks(extensions: &RawValue) -> bool {
     tasks.is_ok_and(|[tasks]| tasks.is_some_and(|tasks| tasks.get() != "null"))
 }
 
-/// Adds the tasks extension to a server's capabilities. Returns the message, and true if it was added because the
-/// server has no tasks itself.
+/// Adds the tasks extension to a server's capabilities if the server has none. Returns the message, and true if the
+/// extension was added.
 pub fn with_tasks(frame: &Frame) -> (OneLine, bool) {
     let as_it_came = (frame.line.clone(), false);
     let result = frame.part(&frame.result).unwrap_or_default();
@@ -109,8 +109,8 @@ fn described(approval: &Approval, status: &str, message: Option<&str>, is_modern
     )
 }
 
-/// Returns the status of a task. A denied call counts as completed with a result that says so, because clients fetch no
-/// result of failed tasks.
+/// Returns the status of a task. A denied call counts as completed, with a result that says that it was denied, because
+/// clients do not fetch the results of failed tasks.
 fn status(approval: &Approval) -> &'static str {
     if !approval.is_finished() {
         return "working";
@@ -216,7 +216,7 @@ impl Relay {
         })
     }
 
-    /// Returns a task with its result, if it has one.
+    /// Returns a task with its result if it has ended, or with the questions that the server's task asks.
     async fn task_now(&self, asked: &TaskRequest, approval: &Approval) -> OneLine {
         let status = status(approval);
         if status == "working" {
@@ -309,7 +309,8 @@ impl Relay {
         Some(asked.task(&now, status(&now), ""))
     }
 
-    /// Passes the client's answers to the server's task. Our own tasks ask nothing.
+    /// Passes the client's answers to the server's task. Without one nothing is passed, because our own tasks ask no
+    /// questions.
     async fn tell_task(&self, asked: &TaskRequest, id: ApprovalId) -> OneLine {
         let Some(behind) = self.gateway.upstreams.task(id) else {
             return asked.done();

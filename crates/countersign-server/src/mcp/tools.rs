@@ -1,4 +1,4 @@
-//! A server's tools as it lists them: what the gate needs of each definition, and a hash of the whole.
+//! A server's tools as it lists them: the parts of each definition that the gate needs, and a hash of the whole.
 //!
 //! Input: lists of tools, requested by us or by the client. Output: the newest definition of a tool. Not here:
 //! annotations, which are the server's unchecked claims.
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::frame::pick;
 use super::params::{self, InHeader};
 
-/// Delay before asking a server again that could not list its tools.
+/// Delay before a server that could not list its tools is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Maximum number of a server's tools that are reported.
@@ -39,7 +39,7 @@ pub struct Tools(Mutex<State>);
 #[derive(Default)]
 struct State {
     listed: HashMap<String, Listed>,
-    /// Whether a tool that is not in `listed` does not exist.
+    /// Whether `listed` is the server's whole list, so that any other tool does not exist.
     is_complete: bool,
     /// How many times the server announced a change of its tools.
     changes: u64,
@@ -49,7 +49,8 @@ struct State {
 }
 
 impl Tools {
-    /// Returns a tool from the cached list, or `Some(None)` if it does not exist. `None` if the server has to be asked.
+    /// Returns a tool from the cached list, or `Some(None)` if it is not listed. `None` if the server has to be asked
+    /// first.
     pub fn known(&self, tool: &str) -> Option<Option<Listed>> {
         let state = self.open();
         let just_failed = state.failed_at.is_some_and(|at| at.elapsed() < ASK_AGAIN);
@@ -60,7 +61,7 @@ impl Tools {
         }
     }
 
-    /// Returns a tool from the cached list.
+    /// Returns a tool from the cached list; `None` if it is not in the list.
     pub fn get(&self, tool: &str) -> Option<Listed> {
         self.open().listed.get(tool).cloned()
     }
@@ -94,7 +95,7 @@ impl Tools {
         state.failed_at = None;
     }
 
-    /// Returns true the first time it is called for a tool, up to a limit of tools.
+    /// Returns true on the first call for each tool, for up to `MOST_REPORTED` tools.
     pub fn is_news(&self, tool: &str) -> bool {
         let mut state = self.open();
         state.reported.len() < MOST_REPORTED && state.reported.insert(tool.to_owned())
@@ -115,7 +116,7 @@ impl Tools {
     }
 }
 
-/// Collects tools by name. A name that occurs twice gets no definition, because nobody could have classified it (X42).
+/// Collects tools by name. A name that occurs twice gets no definition, because no person can have classified it (X42).
 fn unique(page: Vec<(String, Listed)>) -> HashMap<String, Listed> {
     let mut unique: HashMap<String, Listed> = HashMap::new();
     for (name, listed) in page {

@@ -7,7 +7,7 @@ use super::one_line::OneLine;
 pub const PARSE_ERROR: i32 = -32700;
 /// JSON-RPC code: the message is not an acceptable request.
 pub const INVALID_REQUEST: i32 = -32600;
-/// JSON-RPC code: there is no such method, or nobody to ask.
+/// JSON-RPC code: the method does not exist, or no client or server can handle it.
 pub const METHOD_NOT_FOUND: i32 = -32601;
 /// JSON-RPC code: invalid parameters.
 pub const INVALID_PARAMS: i32 = -32602;

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-/// Printer channel, and the buffered incomplete line.
+/// Prints complete lines above the prompt, and buffers the incomplete last line.
 pub struct AbovePrompt {
     printer: Sender<String>,
     is_colored: bool,
@@ -33,7 +33,7 @@ impl AbovePrompt {
         }
     }
 
-    /// Prints the rest of the buffer.
+    /// Prints the incomplete last line.
     pub fn end(mut self) {
         if !self.begun.is_empty() {
             let rest = std::mem::take(&mut self.begun);

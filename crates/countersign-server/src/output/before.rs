@@ -7,10 +7,11 @@ use crate::view::{BeforeView, ChangeView, ValueView};
 
 /// Maximum number of changes listed.
 const MOST: usize = 40;
-/// Longest value of a change, in characters.
+/// Maximum length of a value in a change, in characters.
 const CHARS: usize = 200;
 
-/// Lists edits and changes. The complete current state is shown only with [`Length::Whole`].
+/// Lists a person's edits and the changes that the call would make. The complete current state is shown only with
+/// [`Length::Whole`].
 pub fn changes(edits: &[ChangeView], before: Option<&BeforeView>, indent: &str, length: Length) -> String {
     let mut text = list("changed by who approved it:", edits, indent);
     let Some(before) = before else { return text };

@@ -14,15 +14,15 @@ const LONGEST: usize = 8 * 1024;
 /// Known resources of one server.
 #[derive(Debug, Default)]
 pub struct KnownResources {
-    /// Listed URIs; `None` if they must be fetched (again).
+    /// Listed URIs; `None` if they have not been fetched since the last change.
     pub listed: Option<HashSet<String>>,
-    /// URI templates; `None` if they must be fetched (again).
+    /// URI templates; `None` if they have not been fetched since the last change.
     pub templates: Option<Vec<String>>,
     links: VecDeque<String>,
 }
 
 impl KnownResources {
-    /// Returns true if the server offers this URI.
+    /// Returns true if the server lists this URI, has a template for it, or linked to it in a tool's result.
     pub fn has(&self, uri: &str) -> bool {
         let listed = self.listed.as_ref().is_some_and(|listed| listed.contains(uri));
         let mut templates = self.templates.iter().flatten();
@@ -37,9 +37,9 @@ impl KnownResources {
         self.templates = None;
     }
 
-    /// Remembers the resource links in a tool's result, which need not be listed.
+    /// Remembers the resource links in a tool's result, because a linked resource need not be in the server's list.
     pub fn learn(&mut self, result: &[u8]) {
-        // Fast path: most results have none.
+        // Fast path: most results have no links.
         if memchr::memmem::find(result, b"resource_link").is_none() {
             return;
         }
@@ -68,7 +68,7 @@ fn is_made_from(template: &str, uri: &str) -> bool {
         return false;
     }
     let (mut rest, uri) = (template, uri.as_bytes());
-    // Positions in the URI that the template read so far can end at.
+    // Positions in the URI at which a match of the template can end, as far as the template has been read.
     let mut reached = vec![false; uri.len() + 1];
     if let Some(start) = reached.first_mut() {
         *start = true;

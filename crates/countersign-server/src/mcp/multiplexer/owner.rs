@@ -1,6 +1,6 @@
 //! Finds the server of a resource, template, prompt or task.
 //!
-//! A resource or task that two servers have is refused, because either could be the wrong one (X42).
+//! A resource or task that two servers offer is refused, because it is not clear which of them the client means (X42).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::mcp::server::{OWN, Pages, Params};
 use crate::mcp::wire;
 
 impl Multiplexer {
-    /// Handles a request about a resource.
+    /// Passes a request about a resource to the server that offers it, or refuses the request.
     pub(super) async fn resource(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let Some((uri, _)) = asked.text("uri") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no resource").await;
@@ -37,7 +37,8 @@ impl Multiplexer {
         }
     }
 
-    /// Returns the one server that offers a URI, or why there is none.
+    /// Returns the number of the one server that offers a URI. Fails with the reason if no server or more than one
+    /// does.
     pub(super) async fn owner(&self, uri: &str) -> Result<usize, String> {
         let upstreams = self.upstreams.all();
         let with_resources = upstreams
@@ -128,7 +129,7 @@ impl Multiplexer {
         }
     }
 
-    /// Asks all servers for a task that was not created through us, and returns those that have it.
+    /// Asks all servers for a task that was not created through this gateway, and returns the servers that have it.
     async fn who_has_task(&self, task: &str) -> Vec<usize> {
         let ask = async |(number, upstream): (usize, &Arc<UpstreamRelay>)| {
             let server = &upstream.relay.server;
@@ -203,7 +204,7 @@ async fn read_pages(
     tokio::time::timeout(super::lists::WITHIN, pages).await.ok()?.ok()
 }
 
-/// Returns one string member of each item.
+/// Returns the string `member` of each listed item that has one.
 pub fn texts<'p>(pages: &'p Pages, member: &'p str) -> impl Iterator<Item = String> + 'p {
     pages.items.iter().filter_map(move |item| {
         let [text] = pick(item.get().as_bytes(), [member]).ok()?;

@@ -1,8 +1,8 @@
 //! Restarts one of several servers after it ended by itself (X80).
 //!
-//! Input: the number of a server that ended. Output: the messages of its new process, or `None` if there will be none.
+//! Input: the number of a server that ended. Output: the messages of its new process, or `None` if there is no restart.
 //! The new process gets the client's `initialize`, and the client is notified that its lists changed. Requests to the
-//! old process are lost; no call goes to another process than the one it was ruled on for.
+//! old process are lost: a call is sent only to the process that it was ruled on for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Multiplexer {
         if let Some(child) = connection.child {
             lock(&self.children).insert(number, child);
         }
-        // The task that ends all servers may have run already, and then it does not know this process.
+        // The task that ends all servers may have run before this process was added to the list.
         if self.closing.is_cancelled() {
             if let Some(child) = self.take_child(number) {
                 let _ = child.end().await;
@@ -114,7 +114,7 @@ impl Multiplexer {
                 let result = answer.ok().and_then(Result::ok);
                 let Some(result) = result.and_then(|answer| answer.shared(&answer.result)) else {
                     upstream.out("it was started again and does not answer the greeting");
-                    // The reader of its output notices the end and starts another process.
+                    // The task that reads the output of this process notices the end and starts another process.
                     if let Some(child) = self.take_child(number) {
                         self.backoff.ended(upstream.name(), upstream.began.elapsed());
                         let _ = child.end().await;

@@ -69,7 +69,7 @@ impl Remembered {
 }
 
 impl Routes {
-    /// Registers a request to a server. Returns false if one with this id is in flight.
+    /// Registers a request to a server. Returns false if another request with this id is in flight.
     pub fn begin(&mut self, id: &Id, upstream: usize) -> bool {
         if self.requests.contains_key(id) {
             return false;
@@ -98,12 +98,12 @@ impl Routes {
         }
     }
 
-    /// Returns the server that has a request.
+    /// Returns the server that a request was routed to; `None` if no request with this id is open.
     pub fn upstream(&self, id: &Id) -> Option<usize> {
         self.requests.get(id).map(|route| route.upstream)
     }
 
-    /// Removes a request if this server may answer it. Returns false if it may not.
+    /// Removes a request that this server answers. Returns false if the request was not sent to this server.
     pub fn answered(&mut self, id: &Id, upstream: usize) -> bool {
         let is_its = self
             .requests
@@ -152,8 +152,8 @@ pub fn foreign(server: &str, own: &str) -> String {
     quote(&format!("{server}:{own}"))
 }
 
-/// Splits `SERVER:ID` into the server's name and the id, as JSON, that the server used. `None` if it is not of this
-/// form.
+/// Splits `SERVER:ID` into the server's name and the id, as JSON, that the server used. `None` if `foreign` does not
+/// have this form.
 pub fn native(foreign: &RawValue) -> Option<(String, String)> {
     let text: String = serde_json::from_str(foreign.get()).ok()?;
     let (server, own) = text.split_once(':')?;

@@ -128,14 +128,13 @@ impl Multiplexer {
         answers.chain(self.changes(number, &lists, is_over)).collect()
     }
 
-    /// Ends the part that a server, which will not be restarted, has in each subscription. Returns the messages for the
-    /// client.
+    /// Ends each subscription at a server that will not be restarted. Returns the messages for the client.
     pub(super) fn gone_for_good(&self, number: usize) -> Vec<OneLine> {
         self.tell_listeners(number, &[], true)
     }
 
-    /// Returns the notifications for a server that came or went with these lists, if the client is initialized or
-    /// subscribed.
+    /// Returns the notifications that these lists have changed, because a server came or went. There are none if the
+    /// client is neither initialized nor subscribed.
     pub(super) fn changes(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
         let is_told = lock(&self.greeting).initialized.is_some();
         let told = lists.iter().filter(|_| is_told);
@@ -152,7 +151,7 @@ impl Multiplexer {
         }
     }
 
-    /// Returns the channel to the client, if it is still connected.
+    /// Returns the channel to the client; `None` if the client has disconnected.
     pub(super) fn back(&self) -> Option<Back> {
         self.to_client.get()?.upgrade()
     }

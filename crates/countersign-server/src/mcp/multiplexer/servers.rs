@@ -17,7 +17,7 @@ use crate::mcp::{lines, name};
 
 /// Maximum number of servers behind one gateway.
 const MOST: usize = 32;
-/// Reserved prefix: a server of such a name would look like the gateway.
+/// Reserved prefix: a server with such a name could be mistaken for the gateway.
 const OURS: &str = "countersign";
 
 /// A server's entry: its name and how to connect.
@@ -25,7 +25,8 @@ const OURS: &str = "countersign";
 pub struct Spec {
     pub name: String,
     pub at: At,
-    /// Whether the server is stateless, so that another process of it may run calls that were proposed to this one.
+    /// Whether the server is stateless, so that a later process of it may run calls that were proposed to an earlier
+    /// one.
     pub resume: bool,
 }
 
@@ -151,7 +152,7 @@ impl Entry {
 }
 
 impl Spec {
-    /// Returns what identifies the server over restarts: its command or its URL.
+    /// Returns the words that identify the server across restarts: its command or its URL.
     pub fn words(&self) -> Vec<String> {
         match &self.at {
             At::Command(launch) => launch.words.clone(),
@@ -164,7 +165,7 @@ impl Spec {
         self.connect_limited(&Limit::default())
     }
 
-    /// Starts or connects to the server, with a limit on what it may send.
+    /// Starts or connects to the server, with a limit on the bytes that it may send.
     pub fn connect_limited(&self, limit: &Limit) -> Result<Connection, Failure> {
         match &self.at {
             At::Command(launch) => {
@@ -193,7 +194,8 @@ impl Spec {
     }
 }
 
-/// Returns the HTTP target for a URL, with the token from the environment.
+/// Returns the HTTP target for a URL, with the token from the environment variable `token_env`. Fails if that is not
+/// set.
 pub fn way(url: &str, token_env: Option<&str>) -> Result<HttpTarget, Failure> {
     let token = token_env.map(|variable| {
         std::env::var(variable).map_err(|_| {

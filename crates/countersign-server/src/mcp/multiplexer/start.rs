@@ -23,7 +23,7 @@ use crate::mcp::relay::{Back, Next, Relay, Who};
 use crate::mcp::server::Server;
 use crate::mcp::{between, next};
 
-/// Connections to servers, or why there is none.
+/// Each server with its connection, or with the reason why it could not be reached.
 pub type Connections = Vec<(Spec, Result<Connection, Failure>)>;
 
 /// A multiplexer whose servers are not yet read from.
@@ -93,7 +93,7 @@ impl Started {
         }
     }
 
-    /// Returns the connected servers, which may take over open calls of an earlier process.
+    /// Returns the servers that could be reached. They may take over calls that an earlier gateway left open.
     pub fn servers(&self) -> Vec<Arc<Server>> {
         let mut reached = self.switch.upstreams.all();
         reached.retain(|upstream| !upstream.is_out());
@@ -119,7 +119,7 @@ impl Started {
     }
 }
 
-/// Reads from a server, and from every process that is started in its place.
+/// Reads from a server, and from each process that replaces it after a restart.
 async fn hear_all_of(switch: Arc<Multiplexer>, number: usize, mut source: Source, to_client: Back) {
     loop {
         hear_one(&switch, number, source, &to_client).await;
@@ -163,7 +163,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Ends all servers at once. Returns an error exit only if no server was left in use.
+    /// Ends all servers at once. Returns an error exit if all of them had failed before.
     pub async fn end(self) -> Exit {
         self.switch.closing.cancel();
         let was_alone = self

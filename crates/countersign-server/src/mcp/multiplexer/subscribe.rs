@@ -22,13 +22,14 @@ use crate::mcp::wire;
 
 /// Key in `_meta` that names a message's subscription.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-/// How long to wait for acknowledgements before the client gets one.
+/// How long to wait for the servers' acknowledgements before the client gets the merged one.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum number of notifications buffered until a subscription is acknowledged.
 const MOST_KEPT: usize = 100;
 /// Maximum number of subscriptions per client.
 const MOST: usize = 100;
-/// Filters whose notifications the gateway sends itself when a server comes or goes, and their lists.
+/// Filters of list changes, each with its list. For these the gateway itself notifies the client when a server comes or
+/// goes.
 const LISTS: [(&str, &str); 3] = [
     ("toolsListChanged", "tools"),
     ("promptsListChanged", "prompts"),
@@ -41,7 +42,7 @@ pub struct Subscription {
     raw_id: String,
     /// Lists for which we notify the client ourselves.
     wants: Vec<&'static str>,
-    /// Servers that have not acknowledged.
+    /// Servers that have not acknowledged the subscription yet.
     unclear: HashSet<usize>,
     /// Servers that have not ended the subscription.
     open: HashSet<usize>,
@@ -49,7 +50,7 @@ pub struct Subscription {
     requests: Vec<(usize, OneLine)>,
     /// Notifications that each server agreed to send.
     honoured: BTreeMap<usize, Box<RawValue>>,
-    /// Notifications that came before the acknowledgement.
+    /// Notifications that came before the client got the acknowledgement.
     kept: Vec<OneLine>,
     is_acknowledged: bool,
 }
@@ -135,8 +136,8 @@ impl Multiplexer {
         ready.map(request).collect()
     }
 
-    /// Handles a server's message that belongs to a subscription. Returns what the client gets now, or `None` if it
-    /// belongs to none.
+    /// Handles a server's message that belongs to a subscription. Returns the messages that the client gets now, or
+    /// `None` if the message belongs to no subscription.
     pub(super) fn on_subscription(&self, number: usize, frame: &Frame) -> Option<Vec<OneLine>> {
         let id = match &frame.kind {
             Kind::Response { id } => Some(id.clone()),
@@ -176,7 +177,7 @@ impl Multiplexer {
     }
 
     /// Returns the merged acknowledgement and the notifications buffered until then, once all servers have
-    /// acknowledged. If `is_late`, the rest of the servers is not waited for.
+    /// acknowledged. If `is_late`, does not wait for the remaining servers.
     fn acknowledge(&self, id: &Id, is_late: bool) -> Vec<OneLine> {
         let mut all = lock(&self.subscriptions);
         let Some(subscription) = all.get_mut(id) else {
@@ -208,8 +209,8 @@ impl Multiplexer {
         said
     }
 
-    /// Ends a subscription at one server, by its response or because it is gone. The client is told when the last one
-    /// ends.
+    /// Ends a subscription at one server, because the server responded or is gone. Returns the messages for the client;
+    /// once the last server has ended the subscription, that is the response.
     fn ended(&self, id: &Id, number: usize, answer: Option<OneLine>) -> Vec<OneLine> {
         {
             let mut all = lock(&self.subscriptions);
@@ -273,8 +274,8 @@ impl Multiplexer {
         }
     }
 
-    /// Returns the notifications for subscribers when these lists of a server come or go. If the server is gone for
-    /// good, also ends its part of each subscription.
+    /// Returns the notifications for subscribers that these lists have changed, because a server came or went. If
+    /// `is_gone`, also ends each subscription at this server.
     pub(super) fn tell_listeners(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
         let ids: Vec<Id> = lock(&self.subscriptions).keys().cloned().collect();
         let mut said = Vec::new();
@@ -301,7 +302,7 @@ impl Subscription {
     }
 }
 
-/// Returns the subscription that a notification belongs to.
+/// Returns the id of the subscription that a notification belongs to; `None` if it belongs to none.
 pub fn subscription_of(frame: &Frame) -> Option<Id> {
     Id::read(pick_meta(frame.part(&frame.params)?, SUBSCRIPTION)?)
 }

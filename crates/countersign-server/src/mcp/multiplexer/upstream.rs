@@ -25,7 +25,7 @@ use crate::output;
 pub struct UpstreamRelay {
     /// The relay between the client and this server, which knows nothing of the other servers.
     pub relay: Arc<Relay>,
-    /// The server's result of `initialize`.
+    /// The server's result of `initialize`; `None` before the handshake.
     pub greeted: Mutex<Option<Bytes>>,
     /// Resources of this server.
     pub offered: Mutex<KnownResources>,
@@ -33,7 +33,7 @@ pub struct UpstreamRelay {
     standing: Mutex<Standing>,
     /// Whether the server got `notifications/initialized`.
     is_welcomed: AtomicBool,
-    /// Whether the client has yet to be told that this process replaced an earlier one.
+    /// Whether the client has yet to be informed that this process replaced an earlier one.
     owes_notice: AtomicBool,
     /// Whether the server was ever ready.
     was_ready: AtomicBool,
@@ -85,7 +85,7 @@ impl UpstreamRelay {
         }
     }
 
-    /// Creates the replacement of a server that ended, for the same client.
+    /// Creates the upstream of a new process that replaces one that ended, for the same client.
     pub fn after(old: &UpstreamRelay, upstream: Box<dyn Upstream>) -> UpstreamRelay {
         let old = &old.relay;
         let server = Arc::new(Server::new(old.server.name.clone(), upstream));
@@ -98,8 +98,8 @@ impl UpstreamRelay {
         }
     }
 
-    /// Returns true once if this process replaced an earlier one. The client's first call then gets an error and is not
-    /// sent.
+    /// Returns true on the first call if this process replaced an earlier one. The client's tool call then gets an
+    /// error and is not sent.
     pub fn takes_notice(&self) -> bool {
         self.owes_notice.swap(false, Ordering::Relaxed)
     }
@@ -112,7 +112,7 @@ impl UpstreamRelay {
         self.stage.borrow().clone()
     }
 
-    /// Returns why the server accepts no requests, or `None` if it does.
+    /// Returns why the server accepts no requests, or `None` if it accepts them.
     pub fn absence(&self) -> Option<String> {
         match &*self.stage.borrow() {
             Stage::Ready(_) => None,
@@ -180,12 +180,13 @@ impl UpstreamRelay {
         let _ = stage.wait_for(|stage| !matches!(stage, Stage::New)).await;
     }
 
-    /// Returns true once if the server is ready and has yet to get `notifications/initialized`.
+    /// Returns true on the first call after the server became ready. The server has yet to get
+    /// `notifications/initialized`.
     pub fn is_to_be_welcomed(&self) -> bool {
         self.is_ready() && !self.is_welcomed.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns true if the server declares a capability, or if it is ready and was not asked.
+    /// Returns true if the server declares a capability, or if it is ready and was not asked for its capabilities.
     pub fn can(&self, capability: &str) -> bool {
         match &*self.stage.borrow() {
             Stage::Ready(Some(all)) => {
@@ -197,7 +198,8 @@ impl UpstreamRelay {
         }
     }
 
-    /// Lists the server's tools with these parameters. Returns the reason if they may not be offered.
+    /// Lists the server's tools with these parameters. Fails with the reason if the tools cannot be listed or may not
+    /// be offered.
     pub async fn list_tools(&self, params: &Params<'_>) -> Result<Pages, String> {
         let pages = match self.relay.server.list_tools(params).await {
             Ok(pages) => pages,
@@ -240,7 +242,8 @@ impl UpstreamRelay {
         *lock(&self.standing) != Standing::Unknown
     }
 
-    /// Returns why no tool of this server may be offered, after listing the tools if they have not been checked.
+    /// Returns why no tool of this server may be offered; `None` if nothing is known against it. Lists the tools first
+    /// if they have not been checked.
     pub async fn refusal(&self) -> Option<String> {
         if !self.is_registered() {
             let server = &self.relay.server;
@@ -282,14 +285,15 @@ impl std::fmt::Display for Collision {
     }
 }
 
-/// Returns a collision if this tool is listed more than once: it is not known which one an approval was for.
+/// Returns a collision if more than one tool has this name, because it is then unclear which one an approval was for.
 pub fn listed_twice(tools: &[Box<RawValue>], name: &str) -> Option<Collision> {
     let names = tools.iter().filter_map(|tool| Some(definition(tool)?.0));
     let count = names.filter(|listed| listed == name).count();
     (count > 1).then(|| Collision::Twice(name.to_owned()))
 }
 
-/// Returns why tools cannot be told apart or could be taken for built-in ones (X42).
+/// Returns why two tools cannot be told apart or a tool could be mistaken for a built-in one (X42); `None` if all is
+/// well.
 pub fn collision(tools: &[Box<RawValue>]) -> Option<Collision> {
     let mut names = HashSet::new();
     let mut unreadable = None;

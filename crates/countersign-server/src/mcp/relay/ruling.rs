@@ -66,7 +66,7 @@ impl Relay {
         }
     }
 
-    /// Awaits a ruling in the background and sends the message to the server if it passes.
+    /// Awaits a ruling in the background and sends the message to the server if the call passes.
     pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<OneLine>>, back: &Back) {
         let (relay, back) = (self.clone(), back.clone());
         self.answers.spawn(async move {
@@ -88,8 +88,8 @@ impl Relay {
         }
     }
 
-    /// Submits a call to the gate. Returns the bytes to forward if it passes; otherwise answers the client, unless the
-    /// request was cancelled.
+    /// Submits a call to the gate. Returns the message to forward if the call passes; otherwise answers the client,
+    /// unless the request was cancelled, and returns `None`.
     async fn rule(self: &Arc<Self>, mut in_flight: InFlightCall) -> Option<OneLine> {
         if builtin_tools::is_own(&in_flight.call.tool) {
             if let Some(answer) = builtin_tools::call(self, &in_flight).await {
@@ -103,7 +103,7 @@ impl Relay {
         let (call, form) = (&in_flight.call, &in_flight.form);
         let request = ToolCallRequest {
             definition,
-            // The server process that the call is for: it runs there or not at all.
+            // The call runs in the server process that it was proposed for, or not at all.
             session: self.gateway.lease.session(self.server.number_here),
             ..self.request(self.server.qualified(&call.tool), call.arguments.clone())
         };
@@ -172,7 +172,8 @@ impl Relay {
         None
     }
 
-    /// If a call that passed is held back because its time limit is over, records that and answers the client.
+    /// Waits in the background until a passed call is sent. If the call is held back because its time limit is over,
+    /// records that it was not sent and answers the client.
     fn answer_when_held_back(
         self: &Arc<Self>,
         held_back: oneshot::Receiver<()>,
@@ -233,8 +234,9 @@ impl Relay {
         });
     }
 
-    /// Continues an approved call that the server answered with a question. The request has an id of ours, so that no
-    /// response to another request of the client can be taken for its own.
+    /// Continues an approved call that the server answered with a question, and returns the server's answer; `None` if
+    /// the client cancelled. The request has an id of the gateway, so that no response to another request can be taken
+    /// for this one's.
     async fn continue_call(&self, in_flight: &InFlightCall, rest: &Continuation) -> Option<OneLine> {
         let (call, form) = (&in_flight.call, &in_flight.form);
         let params = String::from_utf8_lossy(&call.params);
@@ -283,7 +285,8 @@ impl Relay {
         }
     }
 
-    /// Handles a cancellation. Returns true if the call is held by the gateway, so that the server must not see it.
+    /// Handles a cancellation. Returns true if the gateway had not forwarded the call, so that the server must not see
+    /// the cancellation.
     pub(super) fn cancel(self: &Arc<Self>, frame: &Frame) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let Ok([Some(request)]) = pick(params, ["requestId"]) else {

@@ -14,7 +14,7 @@ use crate::mcp::relay::Relay;
 use crate::mcp::wire;
 use crate::output;
 
-/// Maximum number of pages of the store's list that are read for one run.
+/// Maximum number of pages that are read from the store for one run.
 const MOST_PAGES: usize = 50;
 
 impl Relay {
@@ -58,7 +58,7 @@ impl Relay {
         });
         match (listed, theirs) {
             (Some(listed), _) => wire::raw_result(&asked.raw_id, &listed),
-            // If we have no tasks either, the server's error is the answer.
+            // If we have no tasks either, pass on the server's error.
             (None, Ok(frame)) if ours.is_empty() && frame.error.is_some() => {
                 wire::raw_error(&asked.raw_id, frame.part(&frame.error).unwrap_or(b"{}"))
             }
