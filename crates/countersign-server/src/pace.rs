@@ -9,7 +9,7 @@ use countersign::id::{Agent, Person, Tenant};
 
 use crate::rate::RateTable;
 
-/// Adds the rate limit of the gate's policy, if it has one.
+/// Adds the rate limit that the gate's policy sets. Without one, the gate is returned unchanged.
 pub fn with_rate_limit(gate: Gate) -> Gate {
     let rate = gate.policy().agents().proposals_per_minute;
     match rate.and_then(NonZeroU32::new) {
@@ -18,7 +18,7 @@ pub fn with_rate_limit(gate: Gate) -> Gate {
     }
 }
 
-/// Creates a rate limit of `rate` proposals per minute, of which half a minute's worth may come at once.
+/// Creates a rate limit of `rate` proposals per minute. Up to half of them may come at once.
 fn per_minute(rate: NonZeroU32) -> RateTable {
     RateTable::new(rate, Duration::from_secs(60), rate.get().div_ceil(2))
 }

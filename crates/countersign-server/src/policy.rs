@@ -24,8 +24,8 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
 }
 
-/// Loads the named file, or the default file if there is one. A file that cannot be read or parsed is an error, because
-/// continuing without it would apply a different policy than the one intended.
+/// Loads the named file or, if none is named, the default file if it exists. A file that cannot be read or parsed is an
+/// error, because continuing without it would apply a different policy than the intended one.
 pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
     let Some(file) = find(named) else {
         return Ok(Loaded {
@@ -38,7 +38,7 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
     parsed(trust::absolute(&file)?, text)
 }
 
-/// Loads a policy only to examine it. An untrusted file is loaded, too, with a notice.
+/// Loads a policy only to examine it. Also loads an untrusted file, with a notice.
 pub fn look_at(named: Option<&Path>, output: &mut Output) -> Result<Loaded, Failure> {
     match (load(named), find(named)) {
         (Err(failure), Some(file)) if failure.code == "not_trusted" => {

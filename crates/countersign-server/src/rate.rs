@@ -15,7 +15,7 @@ const WAYS: usize = 8;
 /// Number of rows: 1024 rows of 8 slots of 16 bytes take 128 KiB.
 const ROWS: usize = 1024;
 
-/// Leaky buckets, one per key.
+/// A leaky bucket for each key. A key's debt grows with each event and shrinks with time.
 ///
 /// INVARIANT: a caller cannot lift the limit on one key by using other keys. When a row is full, the key with the least
 /// debt is evicted, and the new key takes over its debt. To evict a key with a large debt, seven others need a debt as
@@ -26,7 +26,7 @@ pub struct RateTable {
     began: Instant,
     /// Debt that one event adds to its key, in nanoseconds.
     each: u64,
-    /// Largest debt of a key, in nanoseconds.
+    /// Maximum debt of a key, in nanoseconds.
     burst: u64,
 }
 
@@ -38,7 +38,7 @@ struct Slot {
 }
 
 impl RateTable {
-    /// Allows `count` events per `span` for each key, and up to `burst` of them at once.
+    /// Creates a table that allows `count` events per `span` for each key, and up to `burst` of them at once.
     pub fn new(count: NonZeroU32, span: Duration, burst: u32) -> RateTable {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let each = (span / u64::from(count.get())).max(1);
@@ -51,7 +51,8 @@ impl RateTable {
         }
     }
 
-    /// Counts an event of this key, or returns how long to wait. A refused event is not counted.
+    /// Counts an event of this key. If the key is over its limit, fails with the time to wait, and the event is not
+    /// counted.
     pub fn take(&self, key: impl Hash) -> Result<(), Duration> {
         let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.take_at(self.hasher.hash_one(key), now)

@@ -39,8 +39,9 @@ pub fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file. The type is checked before, because opening a device may have side effects, and again
-/// afterwards, because the file may have been replaced. `NONBLOCK` keeps a pipe from blocking in between.
+/// Opens a regular file. The type is checked before opening, because opening a device may have side effects, and again
+/// afterwards, because the file may have been replaced. `NONBLOCK` keeps a named pipe that was put in its place from
+/// blocking.
 fn open(path: &Path) -> io::Result<File> {
     check(&path.metadata()?)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;

@@ -1,4 +1,4 @@
-//! Facts below a card: who asks whom, when, what approving requires, and what was decided.
+//! Facts below a card: who asks whom, when, what it takes to approve, and what was decided.
 
 use countersign::decision::Assurance;
 use countersign::state::State;
@@ -10,7 +10,7 @@ use super::style::{self, paint};
 use crate::duration;
 use crate::view::{ApprovalView, VoteView};
 
-/// Longest claim on a short card, in characters.
+/// Maximum length of the agent's claim on a short card, in characters.
 const CLAIM_CHARS: usize = 1_000;
 
 /// Renders the facts, one per line.
@@ -108,7 +108,8 @@ fn approvers(approval: &ApprovalView) -> String {
     lists.join("; ")
 }
 
-/// Returns the endorsements before the final approval, which is shown as the decision.
+/// Returns the endorsements to list. The approval that completed the quorum is left out, because it is shown as the
+/// decision.
 fn earlier_votes(approval: &ApprovalView) -> &[VoteView] {
     match (approval.status, approval.approvals.split_last()) {
         (State::Approved, Some((_, earlier))) => earlier,

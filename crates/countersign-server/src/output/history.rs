@@ -27,8 +27,8 @@ pub fn table(events: &[EventView]) -> String {
     text
 }
 
-/// Returns the event's name and details worth showing. An event from a newer server may be unknown: then only its name
-/// is returned.
+/// Returns the event's name, and the details that are worth showing. The details are empty for an unknown event of a
+/// newer server.
 pub fn describe_event(event: &RawValue, by: &str) -> (String, String) {
     #[derive(serde::Deserialize)]
     struct Named {

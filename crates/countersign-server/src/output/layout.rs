@@ -31,7 +31,7 @@ pub struct Layout {
     /// Column of the gutter of the current untrusted text.
     gutter_at: usize,
     is_foreign: bool,
-    /// True inside a quotation: a wrapped row may start with untrusted text.
+    /// True inside a quotation, in which a wrapped row may start with untrusted text.
     is_quoted: bool,
     /// Number of leading spaces of the current line of our own text.
     lead: usize,
@@ -50,9 +50,9 @@ pub struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gutter {
     Drawn,
-    /// Start of untrusted text.
+    /// No gutter drawn yet, at the start of untrusted text.
     First,
-    /// Start of a further line of untrusted text.
+    /// No gutter drawn yet, at the start of a further line of untrusted text.
     Again,
 }
 
@@ -255,8 +255,9 @@ pub fn lay(text: &str, width: Option<usize>) -> String {
     Layout::new().push(text, width)
 }
 
-/// Returns the maximum width of a character. Terminals disagree about symbols and marks. Overestimating only makes a
-/// row shorter; underestimating would make it spill into the first column of the next.
+/// Returns the number of columns that a character takes at most. Terminals disagree about symbols and marks.
+/// Overestimating only makes a row shorter; underestimating would let the row spill into the first column of the next
+/// one.
 fn columns(character: char) -> usize {
     let usual = character.width().unwrap_or(0);
     match character {
@@ -287,7 +288,7 @@ fn word_width(text: &str) -> usize {
     wide
 }
 
-/// Splits off a leading ANSI style sequence.
+/// Splits text into a leading ANSI style sequence and the rest; `None` if the text does not begin with one.
 fn style_sequence(text: &str) -> Option<(&str, &str)> {
     let codes = text.strip_prefix("\u{1b}[")?;
     let end = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;

@@ -9,7 +9,7 @@ use super::table::{Cell, render};
 use crate::duration;
 use crate::view::{ApprovalView, Outcome};
 
-/// Widest agent name, in columns.
+/// Maximum width of the agent column.
 const AGENT_WIDTH: usize = 20;
 
 /// Renders the table. Times are relative to the store's clock.
@@ -44,7 +44,7 @@ pub fn effect(approval: &ApprovalView) -> Effect {
     effects.max().unwrap_or(Effect::Read)
 }
 
-/// Returns the description, with a badge if a call has warnings; the card explains them.
+/// Returns the description, with a badge in front if a call has warnings. The warnings themselves are on the card.
 pub fn what(approval: &ApprovalView) -> Foreign {
     let has_warnings = approval.calls.iter().any(|call| !call.warnings.is_empty());
     let badge = if has_warnings { "⚠ " } else { "" };

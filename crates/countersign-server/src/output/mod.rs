@@ -45,7 +45,7 @@ pub struct Output {
     /// Set while a person is typing: output is then printed above the prompt.
     above: Option<AbovePrompt>,
     layout: Layout,
-    /// Rows printed by other means than standard output.
+    /// Number of rows that were printed without this `Output`, such as by a prompt.
     other_rows: usize,
 }
 
@@ -93,7 +93,7 @@ impl Output {
         self.layout.rows() + self.other_rows
     }
 
-    /// Counts rows that something else has printed.
+    /// Counts rows that were printed without this `Output`.
     pub fn add_rows(&mut self, rows: usize) {
         self.other_rows += rows;
     }
@@ -111,7 +111,7 @@ impl Output {
         }
     }
 
-    /// With a printer, sends all output there, to appear above the prompt; with `None`, prints directly again.
+    /// Sends all output to `printer`, which prints it above the prompt. With `None`, prints directly again.
     pub fn type_below(&mut self, printer: Option<Sender<String>>) {
         if let Some(above) = self.above.take() {
             above.end();
@@ -167,7 +167,7 @@ impl Output {
         Ok(json::for_terminal(&text))
     }
 
-    /// Writes bytes unchanged. A closed pipe is not an error.
+    /// Writes bytes to standard output unchanged. A closed pipe is not an error.
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -179,7 +179,7 @@ impl Output {
         }
     }
 
-    /// Prints a value as JSON; escaped for terminals if standard output is one.
+    /// Prints a value as JSON. If standard output is a terminal, characters that could affect it are escaped.
     pub fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Failure::error("output", format!("cannot write JSON: {error}")))?;
@@ -257,7 +257,7 @@ fn error_width() -> Option<usize> {
     size.map(|(width, _)| usize::from(width.0))
 }
 
-/// Prints a line to standard error, for tasks without an [`Output`].
+/// Prints a line to standard error, for tasks that have no [`Output`].
 pub fn print_to_stderr(line: &str) {
     // Always one line, whatever the text contains.
     let laid = lay(&line.replace('\n', "\\u{a}"), error_width());
@@ -265,7 +265,7 @@ pub fn print_to_stderr(line: &str) {
     let _ = writeln!(stderr, "{laid}").and_then(|()| stderr.flush());
 }
 
-/// Prints a line of untrusted text to standard error, such as what a tool writes there.
+/// Prints a line of untrusted text to standard error, such as a line that a tool wrote there.
 pub fn print_foreign_to_stderr(line: &Foreign) {
     print_to_stderr(&line.mark());
 }

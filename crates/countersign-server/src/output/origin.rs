@@ -1,4 +1,4 @@
-//! Provenance of values, for people.
+//! Rendering of the provenance of values, for people.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use super::style::{self, paint};
 use super::{card, once};
 use crate::view::origin::{LeafView, ProvenanceView};
 
-/// Provenance marks of a call's values, by escaped pointer.
+/// Provenance marks of a call's values, by JSON pointer in escaped form.
 pub struct Marks<'p> {
     values: HashMap<String, &'p LeafView>,
     /// Marks of object keys, by the pointer of the member.
@@ -27,15 +27,15 @@ impl<'p> Marks<'p> {
         for leaf in &provenance.leaves {
             let (pointer, is_key) = place(&leaf.pointer);
             let marks = if is_key { &mut keys } else { &mut values };
-            // Never printed, only compared with the pointers of rows, which are escaped.
+            // The pointer is never printed, only compared with the pointers of rows, which are escaped.
             let shown = countersign::display::escape(pointer).into_owned(); // RAW:
             marks.insert(shown, leaf);
         }
         Marks { values, keys }
     }
 
-    /// Returns the mark of a row: the most prominent among its value and the object keys on the path to it. A hidden
-    /// row may contain several values, of which the most prominent counts.
+    /// Returns the most prominent mark among the row's value and the object keys on the path to it. A hidden row may
+    /// stand for several values, which all count. `None` if the value has no mark.
     pub fn of(&self, row: &Row) -> Option<&'p LeafView> {
         let below = format!("{}/", row.pointer);
         let inside = || {
@@ -83,7 +83,7 @@ pub fn traced(tool: &str, rows: &[Row], provenance: &ProvenanceView) -> String {
     text
 }
 
-/// Renders the verdict, coloured by the worst mark.
+/// Renders the verdict on all values, coloured by the worst mark.
 pub fn verdict(provenance: &ProvenanceView) -> String {
     let counts = provenance.counts;
     let style = match counts {
@@ -97,7 +97,7 @@ pub fn verdict(provenance: &ProvenanceView) -> String {
     paint(style, &once(&provenance.verdict))
 }
 
-/// Width of the column of marks, in columns.
+/// Width of the column that contains the marks, in characters.
 pub const MARK_WIDTH: usize = 14;
 
 /// Renders the mark before a value. Marks come first in the line, where no value can imitate them.

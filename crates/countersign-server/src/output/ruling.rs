@@ -1,4 +1,4 @@
-//! Rulings of the gate on the calls of a proposal.
+//! Renders the gate's rulings on the calls of a proposal.
 
 use countersign::executor::Outcome;
 use countersign::stopwatch::TimeLimit;
@@ -11,7 +11,7 @@ use super::table::{Cell, render};
 use crate::failure::Exit;
 use crate::view::ApprovalView;
 
-/// Longest result of a passed call that ran at once, in characters.
+/// Maximum length of the shown result of a passed call that ran at once, in characters.
 const RESULT_CHARS: usize = 600;
 
 /// Tool name of a call, and its ruling.
@@ -44,11 +44,11 @@ pub struct HostPermit {
     pub id: String,
     /// Permit token.
     pub permit: String,
-    /// Time limit. The call must not be started after it, since the gate then treats it as lost.
+    /// Time limit for starting the call. After it, the gate treats the call as lost.
     pub limit: TimeLimit,
 }
 
-/// Returns the exit code of a proposal, before any decision.
+/// Returns the exit code of a proposal, by its rulings alone.
 pub fn exit(lines: &[Line]) -> Exit {
     let is_forbidden = |line: &Line| matches!(line.ruling, Ruling::Forbidden { .. });
     let is_failed = |line: &Line| {
@@ -66,7 +66,7 @@ pub fn exit(lines: &[Line]) -> Exit {
     }
 }
 
-/// Renders a table of rulings, and the pending approval.
+/// Renders a table of rulings, followed by the headline of the pending approval, if there is one.
 pub fn table(lines: &[Line], approval: Option<&ApprovalView>, width: Option<usize>) -> String {
     let rows = lines.iter().map(row).collect();
     let mut text = render(["RULING", "TOOL", "WHAT"], rows, width);

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 /// Interval at which a starting process checks whether one with a different policy is still alive.
 const LOOK: Duration = Duration::from_millis(500);
-/// Attempts to write the record if other processes change it concurrently.
+/// Maximum number of attempts to write the record if other processes change it concurrently.
 const TRIES: usize = 3;
 
 /// How a starting process treats others with a different policy.
@@ -39,8 +39,8 @@ impl Change {
     }
 }
 
-/// Waits until no process with a different policy is alive: `other` returns the latest expiry of their leases, if there
-/// are any. Fails as soon as one of the leases is renewed.
+/// Waits until no process with a different policy is alive. `other` returns the latest expiry among the leases of such
+/// processes, or `None` if there are none. Fails with `refusal` as soon as a lease is renewed.
 pub async fn wait_for_others(
     other: impl AsyncFn() -> Result<Option<Time>, StoreError>,
     refusal: impl Fn() -> Failure,
@@ -69,7 +69,8 @@ pub async fn put(store: &dyn Store, tenant: &Tenant, key: String, policy: Hash) 
     Ok(there.is_some())
 }
 
-/// Returns true if the policy is the one on record under a key. If there is none, records this one.
+/// Returns true if the policy is the one on record under a key. If no policy is on record, records this one and returns
+/// true.
 pub async fn is_on_record(
     store: &dyn Store,
     tenant: &Tenant,

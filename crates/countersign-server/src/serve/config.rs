@@ -35,11 +35,11 @@ pub struct Config {
     pub is_tryout: bool,
     /// Address to listen on.
     pub listen: SocketAddr,
-    /// Host names under which clients reach the service, besides its address.
+    /// Host names under which clients reach the service, in addition to its address.
     pub hosts: Vec<String>,
     /// TLS certificate and key files.
     pub tls: Option<Files>,
-    /// True if a proxy in front terminates TLS.
+    /// True if a proxy in front of the service terminates TLS.
     pub behind_proxy: bool,
     pub log: LogFormat,
     /// Path or URL of the store.
@@ -48,10 +48,10 @@ pub struct Config {
     pub policy: Loaded,
     /// File with the key that encrypts the credentials of calls.
     pub seal_key_file: Option<PathBuf>,
-    /// File for outcomes that the store has not accepted when the service ends. Default: next to the store, if that is
-    /// a file.
+    /// File for outcomes that the store has not accepted when the service ends. If unset, the file is next to the
+    /// store, provided that the store is a file.
     pub outcomes_file: Option<PathBuf>,
-    /// Longest time that a request may wait for a decision (long poll).
+    /// Maximum time that a request may wait for a decision (long poll).
     pub longest_wait: Duration,
     /// Maximum number of decisions per person and second.
     pub decisions_per_second: NonZeroU32,
@@ -59,13 +59,13 @@ pub struct Config {
     pub limits: LimitSettings,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,
-    /// Tools the service runs itself.
+    /// Tools that the service runs itself, by name.
     pub tools: BTreeMap<String, ToolTarget>,
-    /// Private network addresses that tools may be called at.
+    /// Addresses in private networks at which tools may be called.
     pub private_targets: Vec<String>,
-    /// Agents that people can talk to.
+    /// Agents that people can talk to, by name.
     pub agents: BTreeMap<String, AgentSource>,
-    /// True if the playground page is served, where people talk to agents.
+    /// True if the playground, a page on which people talk to agents, is served.
     pub playground: bool,
 }
 
@@ -157,7 +157,8 @@ impl Config {
         })
     }
 
-    /// Checks that the configuration file can be parsed. Returns its path, and the store that the service would use.
+    /// Checks that the configuration file can be parsed. Returns the file's path, if there is a file, and the store
+    /// that the service would use.
     pub fn check(global: &Global, named: Option<&Path>) -> Result<(Option<PathBuf>, String), Failure> {
         let path = find(named)?;
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -169,7 +170,7 @@ impl Config {
         Ok((path, store.unwrap_or_else(|| crate::store::DEFAULT.to_owned())))
     }
 
-    /// Returns the names of the tools that do nothing but return their arguments.
+    /// Returns the names of the echo tools, which only return their arguments.
     pub fn echoes(&self) -> Vec<String> {
         let is_echo = |target: &ToolTarget| matches!(target, ToolTarget::Echo { .. });
         let echoes = self.tools.iter().filter(|(_, target)| is_echo(target));
@@ -214,7 +215,7 @@ fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> R
     Ok(())
 }
 
-/// Returns an echo, which only returns its arguments, for every listed tool that no example implements.
+/// Returns an echo, a tool that only returns its arguments, for every tool in the policy that no example implements.
 fn echoes(policy: &Policy, agents: &BTreeMap<String, AgentSource>) -> BTreeMap<String, ToolTarget> {
     let theirs = world_tools(agents);
     let listed = policy.catalogue();

@@ -1,4 +1,4 @@
-//! First run: creates the first account and prints what to open.
+//! Output at startup: creates the first account and prints which pages to open.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct Start {
     pub base: String,
     /// Policy file, if there is one.
     pub policy_file: Option<PathBuf>,
-    /// Present if the service runs without any configuration.
+    /// Facts for the message if the service runs without any configuration; otherwise `None`.
     pub tryout: Option<Tryout>,
 }
 
@@ -29,7 +29,7 @@ pub struct Tryout {
     pub echoes: Vec<String>,
 }
 
-/// Group that approves all tools whose policy names no other approvers.
+/// Group of the people who approve calls of tools for which the policy names no other approvers.
 const APPROVERS: &str = "approvers";
 
 /// Creates an administrator account if there is none, and prints which pages to open. Prints a sign-in link for a new

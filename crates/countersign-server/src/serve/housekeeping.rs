@@ -15,12 +15,12 @@ use crate::web::App;
 
 /// Interval of the sweep. An approval counts as expired from its deadline on; the sweep only records that.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// Interval in which changes are batched before released calls are looked for.
+/// Time for which changes are collected before released calls are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Interval between checks of the number of unrecorded outcomes.
 const COUNT_OUTCOMES_EVERY: Duration = Duration::from_secs(1);
-/// Maximum number of calls released elsewhere that run here at the same time. Further ones wait.
+/// Maximum number of calls released elsewhere that run on this node at the same time. Further ones wait.
 const MOST_AT_ONCE: usize = 1_000;
 
 /// Runs all background tasks until aborted.
@@ -33,8 +33,8 @@ pub async fn run(app: App, node: Arc<Node>, outcomes: Option<Arc<OutcomeFile>>) 
     );
 }
 
-/// Logs when outcomes cannot be recorded and when all are recorded again. Removes the outcome file of an earlier
-/// service once everything in it is recorded.
+/// Logs when the store cannot record outcomes, and when all of them are recorded again. Removes the outcome file of an
+/// earlier service once everything in it is recorded.
 async fn clear_outcomes(app: &App, mut file: Option<Arc<OutcomeFile>>) {
     let mut ticks = tokio::time::interval(COUNT_OUTCOMES_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -59,7 +59,7 @@ async fn clear_outcomes(app: &App, mut file: Option<Arc<OutcomeFile>>) {
     }
 }
 
-/// Renews this node's lease periodically, so that no service with another policy starts next to it.
+/// Renews this node's lease periodically, so that no service with another policy starts while this one runs.
 async fn stay(app: &App, node: &Node) {
     let mut ticks = tokio::time::interval(BEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -115,8 +115,8 @@ async fn sweep(app: &App) {
     }
 }
 
-/// Runs calls that were released elsewhere, for example by a decision on the command line or while this service was
-/// down, if their tools run only here.
+/// Runs calls whose tools run only on this node and that were released elsewhere, for example by a decision on the
+/// command line or while this service was down.
 async fn run_released(app: &App) {
     let room = Arc::new(Semaphore::new(MOST_AT_ONCE));
     // Subscribe before reading the cursor, so that no change in between is missed.

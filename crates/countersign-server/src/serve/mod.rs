@@ -40,9 +40,9 @@ use crate::store::{Missing, Watch};
 use crate::web::{self, AllowedHosts, App, listener, tls};
 use crate::{access, backend, inbox, keys, pace, store};
 
-/// Longest wait of a shutdown for running calls.
+/// Maximum time that a shutdown waits for running calls.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
-/// Longest time that a shutdown retries to record outcomes that the store has not accepted.
+/// Maximum time that a shutdown keeps trying to record outcomes that the store has not accepted.
 const LAST_TRY: Duration = Duration::from_secs(3);
 
 /// Runs the service until a signal stops it or the store fails.
@@ -158,7 +158,7 @@ fn outcomes_lost(calls: &[String], stopped: Option<&StoreError>) -> Failure {
 
 /// Result of a shutdown.
 struct Ended {
-    /// The store's error, if it stopped accepting writes.
+    /// The store's error, if the service ended because the store accepts no more writes.
     store: Result<(), StoreError>,
     /// Calls whose known outcomes could not be saved.
     lost: Vec<String>,
@@ -214,8 +214,8 @@ impl Running {
         Ended { store: ended, lost }
     }
 
-    /// Retries to record known outcomes, and writes the rest to the outcome file for the next start. Returns the calls
-    /// whose outcomes could not be saved.
+    /// Tries again to record known outcomes, and writes the rest to the outcome file for the next start. Returns the
+    /// calls whose outcomes could not be saved.
     async fn keep_outcomes(&self) -> Vec<String> {
         let rest = match (self.app.gate.unrecorded(), &self.outcomes) {
             (0, None) => return Vec::new(),

@@ -1,9 +1,9 @@
 //! Nodes: services that share a store. All of them must have the same policy.
 //!
 //! Input: the policy hash of a starting service. Output: a lease in the store's registry, renewed by a heartbeat; or a
-//! refusal if a service with another policy is alive. The last policy that was taken is recorded.
-//! Not here: gateways and hooks, which agree among themselves (see `policy::record`), and the command line. They apply
-//! their own policy, and each call carries its terms.
+//! refusal if a service with another policy is alive. The policy of the service that joined last is on record.
+//! Not here: gateways and hooks, which agree among themselves (see `policy::record`), and the command line, which
+//! applies its own policy. Each call carries its terms.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ pub struct Node {
 /// Result of [`Node::join`].
 pub struct Joined {
     pub node: Node,
-    /// True if the previously recorded policy was another one.
+    /// True if another policy was on record before.
     pub is_new_policy: bool,
 }
 
 impl Node {
-    /// Joins the nodes of a store. With [`Change::Refuse`], waits for the leases of nodes with another policy to
-    /// expire, and fails if one of them is renewed.
+    /// Adds a node to those of the store. With [`Change::Refuse`], first waits for the leases of nodes with another
+    /// policy to expire, and fails if one of these leases is renewed.
     pub async fn join(
         store: &dyn Store,
         tenant: &Tenant,
@@ -55,7 +55,7 @@ impl Node {
             record::wait_for_others(async || node.other(store).await, another_policy).await?;
         }
         node.beat(store).await?;
-        // Of two nodes that start at the same moment with different policies, each sees the other here at the latest.
+        // If two nodes with different policies start at the same moment, each sees the other here at the latest.
         if change == Change::Refuse && node.other(store).await?.is_some() {
             node.leave(store).await?;
             return Err(another_policy());
@@ -88,7 +88,7 @@ impl Node {
         store.take_entry(Kind::Node, &self.key).await.map(|_| ())
     }
 
-    /// Returns the latest expiry among the leases of nodes with another policy; `None` if there are none.
+    /// Returns the latest expiry among the leases of nodes with another policy; `None` if there are no such nodes.
     async fn other(&self, store: &dyn Store) -> Result<Option<Time>, StoreError> {
         let nodes = store
             .entries(&self.tenant, Kind::Node, None, LONGEST_PAGE)

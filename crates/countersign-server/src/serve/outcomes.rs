@@ -90,11 +90,13 @@ impl OutcomeFile {
         outcomes.map_err(|problem| self.unreadable(&problem))
     }
 
-    /// Replaces the file's content with these outcomes, or removes the file if there are none. Returns their number.
+    /// Replaces the file's content with these outcomes, or removes the file if there are none. Returns the number of
+    /// outcomes.
     pub async fn write(&self, store: &dyn Store, rest: Vec<Finish>) -> std::io::Result<usize> {
         if rest.is_empty() {
             self.remove();
-            // No space has to be reserved while no service runs. If removing fails, the next start uses the file again.
+            // The reserve file is needed only while a service runs. If removing fails, the next start uses the file
+            // again.
             let _ = std::fs::remove_file(self.reserve_path());
             return Ok(0);
         }
@@ -120,7 +122,7 @@ impl OutcomeFile {
         }
     }
 
-    /// Overwrites the reserve file, which needs no further disk space, and renames it to the outcome file.
+    /// Overwrites the reserve file, which takes no further disk space, and renames it to the outcome file.
     fn write_into_room(&self, text: &[u8]) -> std::io::Result<()> {
         let room = self.reserve_path();
         if !room.symlink_metadata()?.is_file() || text.len() > ROOM {
@@ -221,7 +223,7 @@ impl OutcomeFile {
     }
 }
 
-/// Returns true unless the store shows that no value of the call is secret.
+/// Returns true if a value of the call is or may be secret: false only if the store shows that none is.
 async fn holds_secrets(store: &dyn Store, finish: &Finish) -> bool {
     let Ok(Some(approval)) = store.approval(&finish.tenant, finish.call.approval).await else {
         return true;

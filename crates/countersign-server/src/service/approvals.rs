@@ -10,12 +10,12 @@ use countersign::id::{Agent, ApprovalId, CallId};
 use super::{Service, ServiceError, Watch};
 use crate::access::{Caller, Scope};
 
-/// Longest comment on a decision, in characters.
+/// Maximum length of a comment on a decision, in characters.
 pub const LONGEST_COMMENT: usize = 4096;
-/// Longest note on how a call ended, in bytes.
+/// Maximum length of a note on how a call ended, in bytes.
 const LONGEST_NOTE: usize = 4096;
 
-/// Returns the approval if it exists and the caller may see it.
+/// Returns the approval. Fails if it does not exist or the caller may not see it.
 pub async fn visible(
     service: &Service,
     caller: &Caller,
@@ -26,15 +26,15 @@ pub async fn visible(
     approval.ok_or(ServiceError::NotFound("approval"))
 }
 
-/// Returns true if the caller may see the approval. Agents see only their own; an approval proposed by a served agent
-/// of version 0.1.0 belongs to no token's agent, even if the names match.
+/// Returns true if the caller may see the approval. An agent's token sees only approvals of that agent. An approval of
+/// a served agent of version 0.1.0 is visible to no agent's token, even if the names match.
 pub fn is_visible(caller: &Caller, approval: &Approval) -> bool {
     let is_own = |agent: &Agent| *agent == approval.agent && !approval.is_of_older_talk();
     caller.agent.as_ref().is_none_or(is_own)
 }
 
-/// Waits until the approval is decided or, depending on `until`, its calls have ended. `None` if the service stops
-/// first.
+/// Waits until the approval is decided or, depending on `until`, its calls have ended, but no longer than `limit`.
+/// Returns the approval as it is then; `None` if the service stops first.
 pub async fn wait(
     service: &Service,
     caller: &Caller,
@@ -58,8 +58,8 @@ pub async fn wait(
     }
 }
 
-/// Records a decision and runs the calls it releases in the background. With `until_finished`, waits until they have
-/// run.
+/// Records a decision, and runs the calls that it releases in the background. With `until_finished`, waits until these
+/// calls have run.
 pub async fn decide_and_run(
     service: &Service,
     decision: Decision,
@@ -87,7 +87,8 @@ pub async fn decide_and_run(
     Ok(approval)
 }
 
-/// Runs the released calls to the end, even if the client disconnects. Returns the finished approval, if anything ran.
+/// Runs the released calls to the end, even if the client disconnects. Returns the finished approval; `None` if nothing
+/// ran or the outcome could not be recorded.
 async fn run(service: Service, id: ApprovalId, running: Running) -> Option<SharedApproval> {
     match running.await {
         Ok(ran) => {
@@ -120,7 +121,7 @@ pub async fn reconcile(
     let decider = caller
         .decider()
         .ok_or(ServiceError::WrongScope(&[Scope::Decide]))?;
-    // Only people who could have approved the call may say how it ended.
+    // Only people who could have approved the call may report how it ended.
     if !decider.is_among(&call.terms.approvers) {
         return Err(ServiceError::NotAnApprover(decider.person));
     }

@@ -24,11 +24,11 @@ pub enum ServiceError {
     NotValid,
     /// The credential has none of these scopes.
     WrongScope(&'static [Scope]),
-    /// This person may not record the outcome of the call.
+    /// This person may not record the outcome of the call, because only its approvers may.
     NotAnApprover(Person),
-    /// A text is too long; with the limit.
+    /// A text is too long; contains a message with the limit.
     TooLong(String),
-    /// A rate or concurrency limit is reached; with the time to wait, if it is known.
+    /// A rate or concurrency limit is reached; contains a message and, if it is known, the time to wait.
     TooMany(String, Option<Duration>),
     /// The service is shutting down.
     Stopping,

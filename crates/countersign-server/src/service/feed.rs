@@ -17,13 +17,13 @@ use super::Service;
 
 /// Number of events that a listener may lag behind before it gets a lag error.
 const QUEUE: usize = 256;
-/// Events read from the store at a time. Each carries its whole approval, including arguments.
+/// Number of events read from the store at a time. Each event comes with its whole approval, including arguments.
 const PAGE: usize = 64;
 
 /// An event and its approval, which listeners filter by.
 #[derive(Clone, Debug)]
 pub struct EventWithApproval {
-    /// Position of the event in the feed. A reader resumes after it.
+    /// Position of the event in the feed, after which a reader resumes.
     pub cursor: Cursor,
     /// The event as recorded in the approval's history.
     pub event: Event,
@@ -36,7 +36,7 @@ pub struct EventWithApproval {
 pub struct Feeds(Mutex<HashMap<Tenant, broadcast::Sender<Arc<EventWithApproval>>>>);
 
 impl Feeds {
-    /// Subscribes to a tenant's events from now on, starting its feed if there is none.
+    /// Subscribes to a tenant's events from now on, and starts the tenant's feed if it is not running.
     pub async fn listen(
         &self,
         service: &Service,

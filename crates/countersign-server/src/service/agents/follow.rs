@@ -1,4 +1,4 @@
-//! Continues a conversation with a served agent when its card is decided, on whichever surface.
+//! Continues a conversation with a served agent when its card is decided, whatever the surface.
 //!
 //! Input: the feed of events, and at startup the cards that ended while the service was down. Output: continued
 //! conversations.
@@ -14,15 +14,15 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::service::Service;
 
-/// Limit on the arguments and results that are read to find cards that ended earlier, in bytes.
+/// Maximum number of bytes of arguments and results that are read to find cards that ended earlier.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// Delay before a conversation is continued after a reply or a pressed button. Normally the node that heard the person
-/// continues; if that node has crashed, another one does after this time.
+/// Delay before a conversation is continued after a reply or a pressed button. Normally the node that received the
+/// reply continues the conversation. If that node has crashed, another node does so after this time.
 const HEARD_WITHIN: Duration = Duration::from_secs(3);
-/// Pause after a failure of the store.
+/// Pause before the feed is followed again after it was lost.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows events until the service stops. Starts over after a failure.
+/// Follows events until the service stops. Starts over if the feed is lost.
 pub async fn follow(service: Service) {
     if service.agents.iter().next().is_none() {
         return;
@@ -38,7 +38,8 @@ pub async fn follow(service: Service) {
     }
 }
 
-/// Follows the feed until it is lost or the service stops. To start over, the caller calls this function again.
+/// Follows the feed until it is lost or the service stops. The caller then calls this function again, unless the
+/// service stops.
 async fn follow_once(service: &Service) -> Result<(), StoreError> {
     // Subscribe before looking back, so that no event is missed.
     let mut live = service.feeds.listen(service, &service.settings.tenant).await?;

@@ -10,8 +10,8 @@ use super::{News, Talk};
 use crate::access::Caller;
 use crate::service::{OpenStream, Service, Watch};
 
-/// Streams a conversation's news until the service stops or the listener's credential becomes invalid. A listener that
-/// reads too slowly gets one `None`, and then the stream ends.
+/// Streams a conversation's news until the service stops or the listener's credential becomes invalid. If a listener
+/// reads too slowly, the stream yields one `None` and ends.
 pub fn listen(
     service: Service,
     caller: &Caller,
@@ -19,7 +19,7 @@ pub fn listen(
     open: OpenStream,
 ) -> impl futures_util::Stream<Item = Option<Arc<News>>> + use<> {
     let news = talk.listen();
-    // The stream keeps the talk alive: others who open it meanwhile join the same one.
+    // The stream keeps the talk alive, so that others who open the talk in the meantime join the same one.
     let watch = Watch::of(&service, caller);
     let ended = watch.ended();
     let news = unfold(Some((news, service, talk, open, watch)), |listening| async move {

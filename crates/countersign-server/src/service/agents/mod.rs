@@ -1,8 +1,8 @@
 //! Served agents: agents that people talk to through this service.
 //!
-//! Input: people's messages. Output: talks, which are conversations of one person with one agent; their turns run one
-//! after the other, and all listeners get the news. When a card is decided, on whichever surface, its talk continues
-//! without a further message.
+//! Input: people's messages. Output: talks, each of them the conversation of one person with one agent. The turns of a
+//! talk run one after the other, and all listeners get the news. When a card is decided, whatever the surface, its talk
+//! continues without a further message.
 //! Not here: HTTP and HTML. An agent's tools run only through the service's own gate.
 
 mod follow;
@@ -29,7 +29,7 @@ pub use talk::{Busy, News, PersonAction, Talk, card_key};
 
 use talk::Talks;
 
-/// Longest message to an agent, in bytes.
+/// Maximum length of a message to an agent, in bytes.
 pub const LONGEST_MESSAGE: usize = 16 * 1024;
 
 /// All agents that a service serves.
@@ -48,9 +48,9 @@ pub struct Served {
     pub name: String,
     /// The agent, which proposes its calls to the service's gate.
     pub agent: Agent,
-    /// Description of what answers: `a script`, or the names of the models.
+    /// The source of the answers: `a script`, or the names of the models.
     pub model: String,
-    /// True if a script answers.
+    /// True if a script answers instead of a model.
     pub is_scripted: bool,
     /// Example messages that the playground page offers to start with.
     pub openings: Vec<String>,
@@ -67,7 +67,8 @@ pub struct Loaded {
 }
 
 impl Agents {
-    /// Serves these agents to the people of one tenant, who all share the same data. Fails if a name is invalid.
+    /// Creates the agents of a service for the people of one tenant, who all share the same data. Fails if a name is
+    /// invalid.
     pub fn new(
         gate: &Gate,
         tenant: Tenant,
@@ -94,7 +95,8 @@ impl Agents {
             .map(|(name, served)| (name.as_str(), &**served))
     }
 
-    /// Returns a person's talk with an agent, or `None` if there is no such agent or the session id is invalid.
+    /// Returns a person's talk with an agent; `None` if there is no such agent, the tenant is not the service's or the
+    /// session id is invalid.
     pub fn talk(&self, tenant: &Tenant, agent: &str, session: &str, speaker: &Speaker) -> Option<Talk> {
         let served = self.served.get(agent)?;
         let (_, secret) = self.world.as_ref().filter(|(ours, _)| ours == tenant)?;
@@ -106,7 +108,8 @@ impl Agents {
         Some(self.talks.open(served, place, session))
     }
 
-    /// Returns the talk in which an approval was proposed; `None` if it belongs to another speaker or is no talk.
+    /// Returns the talk in which an approval was proposed; `None` if the approval was not proposed in a talk of this
+    /// speaker.
     pub fn talk_of(&self, approval: &Approval, speaker: &Speaker) -> Option<Talk> {
         let channel = approval.channel.as_ref()?;
         let agent = approval.agent.served_name()?;
@@ -114,8 +117,8 @@ impl Agents {
         (talk.place().channel == *channel).then_some(talk)
     }
 
-    /// Returns the talk in which an approval was proposed, if it is with a served agent and the person's account still
-    /// exists.
+    /// Returns the talk in which an approval was proposed; `None` if it was proposed outside a talk with a served
+    /// agent, or if the person's account no longer exists.
     pub async fn find_talk_of(
         &self,
         store: &dyn Store,
@@ -136,7 +139,7 @@ impl Agents {
 }
 
 impl Agents {
-    /// Sets the URL of the inbox, which shows cards that are too long for a talk.
+    /// Sets the URL of the inbox, to which a talk refers for cards that are too long for it.
     pub fn leading_to(mut self, page: &str) -> Agents {
         for served in self.served.values_mut() {
             if let Some(served) = Arc::get_mut(served) {
@@ -148,7 +151,7 @@ impl Agents {
 }
 
 impl Served {
-    /// INVARIANT: the agent proposes under a name that no credential can have (X97).
+    /// Creates a served agent. INVARIANT: the agent proposes under a name that no credential can have (X97).
     fn new(gate: &Gate, loaded: Loaded) -> Result<Served, BadName> {
         let Loaded {
             mut plan,

@@ -1,7 +1,7 @@
 //! The secret from which the channel names of talks are derived.
 //!
-//! Input: a person, an agent and a session. Output: a channel name that cannot be made without the secret. The secret
-//! is created once per tenant and stored in the registry, so that the talks are found after a restart and on other
+//! Input: a person, an agent and a session. Output: a channel name that cannot be guessed without the secret. The
+//! secret is created once per tenant and stored in the registry, so that talks are found after a restart and on other
 //! nodes.
 //! Not here: who may talk. [`Channel::new`] refuses these names for all callers.
 
@@ -25,7 +25,7 @@ impl TalkSecret {
     /// Loads the tenant's secret, or creates one.
     pub async fn load(store: &dyn Store, tenant: &Tenant) -> Result<TalkSecret, StoreError> {
         let key = format!("talks/{tenant}");
-        // If another node creates the secret at the same time, that one is loaded.
+        // If another node creates the secret at the same time, the second attempt loads that secret.
         for _ in 0..2 {
             if let Some(entry) = store.entry(Kind::Setting, &key).await? {
                 let secret = entry.body.as_ref().try_into();

@@ -24,7 +24,7 @@ use crate::service::{Service, ServiceError};
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 /// Number of news items that a listener may lag behind before it misses some.
 const QUEUE: usize = 512;
-/// How long a turn waits for its caller to read the next item. After that, the caller gets no more of them.
+/// How long a turn waits for its caller to read the next item of news. After that, the caller gets no more news.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 /// Number of talks above which unused ones are removed from the map.
 const MOST_TALKS: usize = 1000;
@@ -64,7 +64,7 @@ pub enum PersonAction {
     Text {
         /// Text of the message.
         text: String,
-        /// Id of the message; a message sent twice is handled once.
+        /// Id of the message; a message that is sent twice is handled once.
         id: Key,
         /// Key of the card that the person had on the screen.
         after: Option<Key>,
@@ -153,13 +153,13 @@ impl Talk {
         agent.session(&self.place.tenant, &self.place.channel).await
     }
 
-    /// Subscribes to all news from now on, whoever causes them.
+    /// Subscribes to all news of this talk from now on, whatever causes them.
     pub fn listen(&self) -> broadcast::Receiver<Arc<News>> {
         self.going.news.subscribe()
     }
 
-    /// Starts a turn and returns its news. The turn continues if nobody reads them. Refused if too many turns are
-    /// running, because each of them uses a model.
+    /// Starts a turn and returns its news. The turn continues even if nobody reads the news. Refused if too many turns
+    /// are running, because each turn uses a model.
     pub fn say(
         &self,
         service: &Service,
@@ -227,8 +227,8 @@ impl Talk {
         Ok(receiver)
     }
 
-    /// Continues the talk if a card was decided elsewhere; otherwise does nothing. Fails if the previous turn takes too
-    /// long.
+    /// Continues the talk if a card of it was decided elsewhere; otherwise does nothing. Fails if the previous turn
+    /// takes too long.
     pub async fn resume(&self, service: &Service) -> Result<(), Busy> {
         let _turn = self.turn().await?;
         let mut news_sender = NewsSender::new(service, self.going.news.clone(), None);
@@ -238,7 +238,7 @@ impl Talk {
                 let place = self.place.clone();
                 let resume = async |agent: Agent, listener: Listener| agent.resume(place, &listener).await;
                 match self.run_turn(&mut news_sender, resume).await {
-                    // Another node was faster and continues the talk; listeners here only have to reload.
+                    // Another node was faster and continues the talk, so listeners on this node only have to reload it.
                     Err(TurnError::Session(SessionError::Changed)) => news_sender.tell(News::Heard).await,
                     ended => news_sender.end(ended).await,
                 }
@@ -248,7 +248,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Returns true if a card of this talk was decided or has ended, and the session does not contain the result yet.
+    /// Returns true if a card of this talk is no longer pending and the session does not contain its result yet.
     async fn has_news(&self) -> Result<bool, TurnError> {
         let session = self.session().await?;
         let store = self.served.agent.gate().store();
@@ -287,8 +287,8 @@ impl Talk {
         ended
     }
 
-    /// Records that the card is now the last message in the channel. Without this, a "yes" would not count but only
-    /// show the card again.
+    /// Records that the card is now the last message in the channel. Otherwise a "yes" would not count, and the card
+    /// would only be shown again.
     async fn record_shown_card(&self, prompt: &Prompt) {
         let Some(key) = card_key(prompt.approval) else {
             return;
@@ -332,7 +332,7 @@ impl NewsSender {
         }
     }
 
-    /// Counts proposals and decisions in talks in the same metrics as all others.
+    /// Counts proposals and decisions in talks in the same metrics as those of other surfaces.
     fn count(&self, progress: &Progress) {
         match progress {
             Progress::Proposed { approval } => self.service.metrics.proposed(approval),
