@@ -14,7 +14,8 @@ use crate::trust::StorePlace;
 /// Default store file. If this program did not create it for this person, it has to be trusted.
 pub const DEFAULT: &str = "countersign.db";
 
-/// Failure code for a schema that this program did not make. The store is then damaged, not merely out of reach.
+/// Failure code for a schema that was changed by something other than this program. The store is then damaged, not
+/// merely unreachable.
 pub const SCHEMA_CHANGED: &str = "schema_changed";
 
 /// Interval between checks of a store's health.
@@ -23,7 +24,7 @@ const LOOK_AT_STORE_EVERY: Duration = Duration::from_millis(250);
 /// Behaviour if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Create it, for commands that write something new.
+    /// Create the store, for commands that write something new.
     Create,
     /// Fail, for commands about existing approvals: an empty store would be a wrong answer.
     Refuse,
@@ -46,7 +47,7 @@ pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn
     }
 }
 
-/// Fails if the store is a file that the person has not trusted.
+/// Fails if the store is a file that the person has not trusted. A PostgreSQL URL always passes.
 pub fn check(place: &str) -> Result<(), Failure> {
     match is_postgres(place) {
         true => Ok(()),

@@ -205,7 +205,7 @@ pub struct PageView {
 }
 
 impl ApprovalView {
-    /// Returns the call at `position`, counted from 1.
+    /// Returns the call at `position`, counted from 1; `None` if there is no such call.
     pub fn call(&self, position: u8) -> Option<&CallView> {
         self.calls.get(usize::from(position).checked_sub(1)?)
     }
@@ -215,7 +215,7 @@ impl ApprovalView {
         (1u8..).zip(&self.calls)
     }
 
-    /// Returns the position of the next call to start. `None` while a call is running.
+    /// Returns the position of the next call to start; `None` if a call is running or no call is released.
     pub fn next_released(&self) -> Option<u8> {
         let is_running = |call: &CallView| call.state == CallState::Running;
         if self.calls.iter().any(is_running) {
@@ -226,7 +226,7 @@ impl ApprovalView {
         released.map(|(position, _)| position)
     }
 
-    /// Returns how many more people have to approve.
+    /// Returns how many more people have to approve; 0 if the approval is no longer pending.
     pub fn missing(&self) -> usize {
         match self.status {
             State::Pending => usize::from(self.quorum)
@@ -243,7 +243,7 @@ impl ApprovalView {
 }
 
 impl CallView {
-    /// Returns the exact arguments. `None` if the JSON omits them.
+    /// Returns the exact arguments; `None` if the JSON omits them.
     pub fn argument_bytes(&self) -> Option<Vec<u8>> {
         match &self.arguments_hex {
             Some(hex) => unhex(hex),

@@ -1,7 +1,8 @@
 //! Rate limits and concurrency limits per caller.
 //!
-//! Input: a tenant and a name, or a client address. Output: nothing, or a guard that holds a slot until dropped; or an
-//! error, with a retry time where one is known. Memory use is bounded regardless of the number of callers.
+//! Input: a tenant and a name, or a client address. Output: nothing, or a guard that holds a slot until it is dropped.
+//! Over a limit, an error that becomes a 429 response, with the time to wait if that is known. Memory use is bounded
+//! regardless of the number of callers.
 
 pub mod hashing;
 mod settings;
@@ -24,19 +25,19 @@ use crate::rate::RateTable;
 
 /// Default for the maximum number of decisions per person per second.
 pub const DECISIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
-/// Maximum messages to agents per person per second.
+/// Maximum number of messages to agents per person and second.
 const MESSAGES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
-/// Sign-in attempts per minute under one name from one address.
+/// Maximum number of sign-in attempts per minute under one name from one address.
 const TRIES_PER_NAME: NonZeroU32 = NonZeroU32::new(5).unwrap();
-/// Sign-in attempts per minute under one name from all addresses. Higher than the limit for one address, so that no
-/// single stranger can lock a person out.
+/// Maximum number of sign-in attempts per minute under one name from all addresses together. Higher than the limit for
+/// one address, so that no single stranger can lock a person out.
 const TRIES_PER_NAME_IN_ALL: NonZeroU32 = NonZeroU32::new(30).unwrap();
-/// Lists that are built concurrently, for all callers together, and backlogs of event streams that are read
-/// concurrently. Each takes some megabytes.
+/// Maximum number of lists that are built at the same time, for all callers together. The same limit applies to reading
+/// the missed events of event streams. Each list takes some megabytes.
 const LISTS_AT_ONCE: usize = 4;
 /// How long a list request waits for its turn before it is answered with 429.
 const LIST_WITHIN: Duration = Duration::from_secs(10);
-/// Concurrent turns of served agents, for all people together.
+/// Maximum number of concurrent turns of served agents, for all people together.
 const TURNS_AT_ONCE: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -81,25 +82,26 @@ impl Limits {
         }
     }
 
-    /// Counts a decision, or fails with 429.
+    /// Counts a decision. Fails if the person makes too many decisions per second.
     pub fn decision(&self, tenant: &Tenant, person: &Person) -> Result<(), ServiceError> {
         let counted = self.decisions.take((tenant.as_str(), person.as_str()));
         counted.map_err(|wait| too_often("too many decisions in one second", wait))
     }
 
-    /// Counts a message to an agent, or fails with 429.
+    /// Counts a message to an agent. Fails if the person sends too many messages per second.
     pub fn message(&self, tenant: &Tenant, person: &Person) -> Result<(), ServiceError> {
         let counted = self.messages.take((tenant.as_str(), person.as_str()));
         counted.map_err(|wait| too_often("too many messages in one second", wait))
     }
 
-    /// Counts an attempt to sign in by link, or fails with 429.
+    /// Counts an attempt to sign in by link. Fails if there are too many attempts per minute from this address.
     pub fn sign_in_by_link(&self, client: impl Hash + Copy) -> Result<(), ServiceError> {
         let counted = self.sign_ins.take(client);
         counted.map_err(|wait| too_often("too many attempts to sign in from this address", wait))
     }
 
-    /// Counts an attempt to sign in by name and password, or fails with 429.
+    /// Counts an attempt to sign in by name and password. Fails if there are too many attempts per minute from this
+    /// address or under this name.
     pub fn sign_in(&self, client: impl Hash + Copy, name: &str) -> Result<(), ServiceError> {
         self.sign_in_by_link(client)?;
         let counted = self.names_by_address.take((client, name));
@@ -107,20 +109,21 @@ impl Limits {
         counted.map_err(|wait| too_often("too many attempts to sign in under this name", wait))
     }
 
-    /// Reserves one of the caller's event streams until the guard is dropped.
+    /// Reserves one of the caller's event streams until the guard is dropped. Fails if the caller has too many open
+    /// streams.
     pub fn stream(&self, tenant: &Tenant, caller: &str) -> Result<OpenStream, ServiceError> {
         let slot = self.streams.take((tenant.as_str(), caller));
         slot.ok_or_else(|| too_many_at_once("streams", self.streams.most()))
     }
 
-    /// Reserves one of the caller's long polls until the guard is dropped.
+    /// Reserves one of the caller's long polls until the guard is dropped. Fails if the caller has too many of them.
     pub fn wait(&self, tenant: &Tenant, caller: &str) -> Result<Slot, ServiceError> {
         let slot = self.waits.take((tenant.as_str(), caller));
         slot.ok_or_else(|| too_many_at_once("waiting requests", self.waits.most()))
     }
 
-    /// Reserves a turn of a served agent until the guards are dropped: one guard counts for the person, the other for
-    /// the whole service.
+    /// Reserves a turn of a served agent until both guards are dropped: one guard counts for the person, the other for
+    /// the whole service. Fails if either limit is reached.
     pub fn turn(&self, tenant: &Tenant, person: &Person) -> Result<(Slot, Slot), ServiceError> {
         let own = self.turns.take((tenant.as_str(), person.as_str()));
         let own = own.ok_or_else(|| too_many_at_once("messages being answered", self.turns.most()))?;
@@ -134,8 +137,8 @@ impl Limits {
         self.reading.clone().acquire_owned().await.ok()
     }
 
-    /// Takes one of the caller's list slots and waits up to 10 s for a permit to build the list. Fails with 429 if
-    /// there is no slot, or no permit in time.
+    /// Takes one of the caller's list slots and waits up to `LIST_WITHIN` for a permit to build the list. Fails if no
+    /// slot is free, or if there is no permit in time.
     pub async fn list(&self, tenant: &Tenant, caller: &str) -> Result<List, ServiceError> {
         let slot = self.lists.take((tenant.as_str(), caller));
         let slot = slot.ok_or_else(|| too_many_at_once("lists", self.lists.most()))?;
@@ -160,8 +163,8 @@ pub struct List {
 }
 
 impl List {
-    /// Makes the body of the finished list. The caller's slot is held until the body is sent; the permit to build is
-    /// released now.
+    /// Makes the response body from the finished list. The caller's slot is held until the body is sent; the permit to
+    /// build a list is released now.
     pub fn into_body(self, bytes: Vec<u8>) -> Bytes {
         struct Made(
             Vec<u8>,

@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// Approvals decided faster than this are counted as hasty: the person can hardly have read the card.
+/// Approvals that are given faster than this count as hasty: the person can hardly have read the card.
 pub const HASTY_SECONDS: f64 = 2.0;
 
 /// Counters, gauges and their registry.
@@ -116,7 +116,8 @@ impl Metrics {
         self.proposed.inc();
     }
 
-    /// Counts a decision: the refusal if there is one, else the verdict and the time that it took.
+    /// Counts a decision: if it was refused, the reason; otherwise the verdict and the time from the proposal to the
+    /// decision.
     pub fn decided(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
         if let Some(refusal) = refusal {
             self.refused.get_or_create(&[("reason", refusal.code())]).inc();
@@ -133,7 +134,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a decision made by chat reply, and the outcomes of the calls that it released.
+    /// Counts a decision made by a chat reply, and the outcomes of the calls that the decision released.
     pub fn answered(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
         self.decided(approval, refusal);
         if let (Some(approval), None) = (approval, refusal) {
@@ -141,7 +142,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an attempt to decide by a caller without the scope.
+    /// Counts an attempt to decide by a caller whose credential lacks the scope.
     pub fn attempted(&self) {
         self.refused.get_or_create(&[("reason", "wrong_scope")]).inc();
     }

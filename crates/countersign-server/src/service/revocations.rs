@@ -44,7 +44,7 @@ struct Followers {
 struct Follower {
     authority_bases: Vec<AuthorityBasis>,
     expires_at: Option<Time>,
-    /// The store's change counter when the credentials were last found valid.
+    /// Value of the store's change counter when the credentials were last found valid.
     held_at: Option<u64>,
     end: CancellationToken,
 }
@@ -57,7 +57,7 @@ pub struct Watch<F: Followed> {
 }
 
 impl<F: Followed> Watch<F> {
-    /// Registers a caller, and starts the checking task if it is not running.
+    /// Registers a caller as a follower, and starts the task that checks all followers if it is not running.
     pub fn of(followed: &F, caller: &Caller) -> Watch<F> {
         let end = CancellationToken::new();
         let follower = Follower {
@@ -80,7 +80,7 @@ impl<F: Followed> Watch<F> {
         }
     }
 
-    /// Resolves when the credential is no longer valid.
+    /// Returns a future that resolves when the credential is no longer valid.
     pub fn ended(&self) -> WaitForCancellationFutureOwned {
         self.end.clone().cancelled_owned()
     }

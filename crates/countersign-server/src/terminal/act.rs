@@ -10,7 +10,7 @@ use super::state::{Inbox, Mode};
 use crate::backend::Deciding;
 use crate::output::once;
 
-/// Maximum bytes of a comment, as in the API.
+/// Maximum length of a comment in bytes. The API's limit is the same number of characters.
 const LONGEST_COMMENT: usize = 4096;
 /// Message if `a` is pressed before every row of the card was on the screen.
 const UNSEEN: &str = "not every row of the card was on this screen yet: PgDn";
@@ -38,8 +38,8 @@ impl PartialEq for Act {
     }
 }
 
-/// Handles a key press according to the current mode. Returns the action to perform, if one needs the backend or
-/// terminal.
+/// Handles a key press according to the current mode. Returns the action that needs the backend or the terminal, if
+/// any.
 pub fn key(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     if is_control && matches!(key.code, KeyCode::Char('c')) {
@@ -72,7 +72,7 @@ pub fn key(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
     }
 }
 
-/// Handles pasted text. Accepted only as part of a comment: elsewhere each of its letters would act as a key.
+/// Handles pasted text. Pasting works only in a comment: elsewhere each pasted letter would act as a key.
 pub fn paste(inbox: &mut Inbox, text: &str) {
     if inbox.mode == Mode::Comment {
         text.chars().for_each(|character| write(inbox, character));
@@ -134,8 +134,8 @@ fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
     None
 }
 
-/// Approves the card if all of it has been on the screen. If the card is risky, only asks for confirmation by a second
-/// key.
+/// Approves the card if all of it has been on the screen. For a risky card, asks for confirmation by a second key
+/// instead. Returns `None` if there is nothing to send yet.
 fn approve(inbox: &mut Inbox, now: Instant) -> Option<Act> {
     if inbox.is_new(now) {
         inbox.complain("it has only just arrived: read it first");

@@ -7,7 +7,7 @@ use countersign::call::Arguments;
 
 use crate::{private_file, regular};
 
-/// Maximum bytes of an edited file: far above the size limit of arguments.
+/// Maximum size of an edited file in bytes, far above the size limit of arguments.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// Result of editing a call's arguments.
@@ -16,7 +16,7 @@ pub enum Edited {
     Same,
     /// Valid new arguments.
     Changed(Arguments),
-    /// The text is not valid; it is kept for another attempt.
+    /// The text is not valid. It is kept, so that the person can correct it.
     Bad {
         /// Reason why the text is not valid.
         problem: String,
@@ -25,8 +25,8 @@ pub enum Edited {
     },
 }
 
-/// Runs the editor on a private temporary file, which is removed afterwards. The file starts with `draft`, an earlier
-/// edit that was not valid, or else with `original`.
+/// Opens a private temporary file in the person's editor and reads the result; the file is removed afterwards. At first
+/// the file contains `draft`, an earlier edit that was not valid, or `original` if there is no such draft.
 pub fn edit(original: &[u8], draft: Option<&[u8]>) -> Result<Edited, String> {
     let folder = Folder::new()?;
     let file = folder.0.join("arguments.json");

@@ -58,7 +58,7 @@ impl Keys {
         self.events.recv().await
     }
 
-    /// Stops reading, so that another program can read the terminal.
+    /// Stops the reading thread, so that another program can read the terminal.
     pub fn stop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         // Unblocks the thread if it is sending an event.

@@ -35,7 +35,7 @@ use crate::store::{Missing, Watch};
 
 /// Interval of redraws, because remaining times change.
 const TICK: Duration = Duration::from_secs(1);
-/// Interval of reloads, for changes that are not signalled, for example by a server that cannot be followed.
+/// Interval of reloads, for changes that are not reported, for example because the server's events cannot be followed.
 const LOOKS_AGAIN: Duration = Duration::from_secs(20);
 
 /// Runs the inbox until the person quits it.
@@ -186,7 +186,7 @@ async fn perform(
                 }
             }
             refresh_or_say(backend, inbox).await;
-            // Keys pressed meanwhile were not meant for the card that is shown now.
+            // Keys pressed in the meantime were not meant for the card that is shown now.
             screen.keys.forget();
         }
         Act::Edit { position, original } => {
@@ -198,7 +198,7 @@ async fn perform(
     Ok(())
 }
 
-/// Reloads the pending approvals, and the selected one if it is no longer pending.
+/// Reloads the pending approvals. If the selected approval is no longer pending, also reloads that one.
 async fn refresh(backend: &Backend, inbox: &mut Inbox) -> Result<(), Failure> {
     let filter = Filter {
         limit: Some(LONGEST_PAGE),

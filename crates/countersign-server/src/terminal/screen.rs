@@ -20,10 +20,10 @@ use crate::output::table::fit;
 use crate::output::{list, once};
 use crate::view::Moment;
 
-/// Minimum width at which the card is beside the list instead of below it.
+/// Minimum width of the screen, in columns, at which the card is to the right of the list instead of below it.
 const SIDE_BY_SIDE: u16 = 110;
 
-/// Minimum columns for rows to count as seen: the layout needs at least four.
+/// Minimum width of the card, in columns, at which its rows count as seen. The layout needs at least this width.
 const NARROWEST: u16 = 4;
 
 /// Settings that stay the same while the inbox runs.
@@ -186,7 +186,8 @@ fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &Displ
     }
 }
 
-/// Returns the rows of the card with all values in full; for a batch, preceded by the selection of calls.
+/// Returns the rows of the card, with all values in full. For a batch, the selection of calls comes first. `None` if no
+/// approval is selected.
 fn card_lines(
     inbox: &Inbox,
     width: usize,

@@ -1,7 +1,8 @@
 //! Tracks which rows of the selected card have been on the screen.
 //!
-//! Input: the size of the screen, the card's number of rows, and the visible ones, each time it is drawn. Output:
-//! whether all rows were visible. A different size or number of rows starts over, because the rows are different then.
+//! Input, for each drawing: the size of the card's area, the card's number of rows, and which of them are visible.
+//! Output: whether all rows have been visible. If the size or the number of rows changes, tracking starts over, because
+//! the rows are then different ones.
 
 use std::ops::Range;
 
@@ -34,7 +35,7 @@ impl Seen {
         self.rows.clear();
     }
 
-    /// Returns the number of rows to scroll by without skipping one.
+    /// Returns the number of rows to scroll by so that no row is skipped.
     pub fn page(&self) -> usize {
         usize::from(self.size.1).saturating_sub(1).max(1)
     }

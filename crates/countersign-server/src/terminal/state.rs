@@ -103,8 +103,8 @@ impl Inbox {
         }
     }
 
-    /// Replaces the pending approvals. If the selected one is no longer pending, `looked_at` is its new state and stays
-    /// in the list.
+    /// Replaces the pending approvals. If the selected approval is no longer pending, `looked_at` is that approval in
+    /// its new state. It stays in the list while it is selected.
     pub fn refresh(&mut self, pending: Vec<ApprovalView>, looked_at: Option<ApprovalView>, now: Instant) {
         let before = self.index();
         let listed = |approval| Listed {
@@ -150,12 +150,12 @@ impl Inbox {
         }
     }
 
-    /// Returns the selected approval.
+    /// Returns the selected approval; `None` if the list is empty.
     pub fn current(&self) -> Option<&Listed> {
         self.listed.get(self.index()?)
     }
 
-    /// Returns the index of the selected approval.
+    /// Returns the index of the selected approval in the list; `None` if no approval is selected.
     pub fn index(&self) -> Option<usize> {
         let selected = self.selected?;
         self.listed
@@ -163,7 +163,7 @@ impl Inbox {
             .position(|listed| listed.approval.id == selected)
     }
 
-    /// Moves the selection by `by` entries.
+    /// Moves the selection by `by` entries, up if negative. Stops at either end of the list.
     pub fn step(&mut self, by: isize, now: Instant) {
         let Some(at) = self.index() else { return };
         let last = self.listed.len().saturating_sub(1);
@@ -205,7 +205,7 @@ impl Inbox {
         self.came_at = now;
     }
 
-    /// Returns the selected approval as it would run, with the person's edits.
+    /// Returns the selected approval with the person's edits applied, as it would run; `None` if none is selected.
     pub fn selected_as_edited(&self) -> Option<ApprovalView> {
         let mut approval = self.current()?.approval.clone();
         for (position, arguments) in &self.draft.edits {
@@ -223,7 +223,7 @@ impl Inbox {
         Some(approval)
     }
 
-    /// Returns the question to confirm before approving, or `None` if none is needed.
+    /// Returns the question that the person has to confirm before approving; `None` if no confirmation is needed.
     pub fn question(&self) -> Option<String> {
         let approval = &self.current()?.approval;
         let is_grave = approval.risk_level >= Risk::High || list::effect(approval) == Effect::Destructive;
@@ -273,7 +273,7 @@ impl Inbox {
         Some(self.deciding(approval, verdict))
     }
 
-    /// Returns a denial of the selected approval.
+    /// Returns a denial of the selected approval; `None` if none is selected.
     pub fn denying(&self) -> Option<Deciding> {
         let approval = &self.current()?.approval;
         Some(self.deciding(approval, Verdict::Deny))
@@ -313,7 +313,7 @@ impl Draft {
         }
     }
 
-    /// Denies a call, or includes it again.
+    /// Marks a call as denied, or removes that mark.
     pub fn toggle(&mut self, position: u8) {
         match self.denied.iter().position(|denied| *denied == position) {
             Some(at) => _ = self.denied.remove(at),
@@ -323,13 +323,14 @@ impl Draft {
 }
 
 impl Listed {
-    /// Estimates the store's current time: its time when the approval was read, plus the time since then.
+    /// Estimates the store's current time: the time on the store's clock when the approval was read, plus the time
+    /// since then.
     pub fn now(&self, now: Instant) -> Time {
         let since = now.saturating_duration_since(self.read_at);
         self.approval.now.0.plus(since)
     }
 
-    /// Returns the time left to decide, or `None` if the approval is no longer pending.
+    /// Returns the time left to decide; `None` if the approval is no longer pending or has expired.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.approval.expires_at.0.since(self.now(now));
         (self.approval.status == State::Pending && !left.is_zero()).then_some(left)

@@ -23,7 +23,7 @@ fn approval(number: u8, risk: &str, tools: &[&str]) -> ApprovalView {
         "endedAt": null, "decidedOn": null, "replaces": null, "supersededBy": null, "undoes": null, "quorum": 1, "approvals": [],
         "now": "2026-01-01T00:00:00Z", "calls": calls
     });
-    // Via text: a `Value` would not keep the arguments' bytes.
+    // Convert by way of text, because a `Value` would not keep the bytes of the arguments.
     serde_json::from_str(&approval.to_string()).unwrap()
 }
 

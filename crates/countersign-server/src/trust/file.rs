@@ -3,7 +3,7 @@
 //! Input: a path. Output: the text, or a refusal that says what to do.
 //! INVARIANT: a file is accepted only if the person named it by its full path, or trusted exactly this content at this
 //! path before. A relative path is not enough: a cloned repository could contain the file. A file that was trusted and
-//! has changed is refused under every path that leads to it. The text that was checked is the text that is returned.
+//! has changed is refused under every path that resolves to it. The text that was checked is the text that is returned.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,7 +48,7 @@ impl TrustedContent {
         }
     }
 
-    /// Describes how the rulings of a policy changed since the file was trusted. Lists at most [`MOST_CHANGES`].
+    /// Describes how the rulings of a policy changed since the file was trusted. Lists at most `MOST_CHANGES` of them.
     fn changes(&self, now: &TrustedContent) -> String {
         let names = self
             .tools
@@ -97,7 +97,8 @@ pub fn ruling(listed: &ToolListing<'_>) -> String {
     text
 }
 
-/// Reads a file that the person named by its full path or has trusted; refuses any other.
+/// Reads a file that the person named by its full path or has trusted. Refuses any other file, and a trusted one that
+/// has changed since.
 pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<String, Failure> {
     let is_named = path.is_absolute();
     let path = absolute(path)?;
@@ -132,8 +133,8 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
     }
 }
 
-/// Refuses anything but a regular file of acceptable size. Reading a pipe, for example, would block a hook until the
-/// coding agent gives up.
+/// Refuses anything that is not a regular file or is too large. Reading a pipe, for example, would block a hook until
+/// the coding agent gives up.
 fn check_kind(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
         Ok(found) if !found.is_file() || found.len() > LARGEST => {
@@ -145,7 +146,7 @@ fn check_kind(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Makes a path absolute. A relative path that leads through a symbolic link is refused, because a repository can
+/// Makes a path absolute. A relative path that goes through a symbolic link is refused, because a repository can
 /// contain links.
 pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     if path.is_absolute() {
@@ -174,7 +175,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// Error for a file that the person has neither named by its full path nor trusted.
+/// Returns the failure for a file that the person has neither named by its full path nor trusted.
 fn not_trusted(path: &Path) -> Failure {
     let shown = path.display();
     let message = format!("`{shown}` was found in the current folder, and you have not trusted it");

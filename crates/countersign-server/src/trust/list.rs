@@ -47,14 +47,14 @@ impl TrustList {
         }
     }
 
-    /// Returns the contents that were trusted for this file, under any spelling of its path and through links.
+    /// Returns the contents that were trusted for this file, under any path that resolves to the same file.
     pub fn contents_of(&self, path: &Path) -> Vec<&TrustedContent> {
         let files = self.files.iter();
         let same = files.filter(|(listed, _)| is_same_file(listed, path));
         same.map(|(_, content)| content).collect()
     }
 
-    /// Trusts the content of a file. Contents that were trusted for the same file before are removed.
+    /// Adds a file's content to the list. Replaces the contents that were trusted for the same file before.
     pub fn trust_file(&mut self, path: PathBuf, content: TrustedContent) {
         self.files.retain(|listed, _| !is_same_file(listed, &path));
         self.files.insert(path, content);
@@ -130,7 +130,8 @@ impl Lock {
     }
 }
 
-/// Returns true if two paths lead to one file. A path that cannot be followed is compared as it is written.
+/// Returns true if two paths resolve to the same file. Paths that cannot be resolved are the same only if they are
+/// spelled alike.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let followed = |path: &Path| path.canonicalize().ok();
     one == other || followed(one).is_some_and(|one| followed(other) == Some(one))

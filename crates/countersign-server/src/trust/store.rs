@@ -29,7 +29,8 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Returns the identity of a file; `None` if the file system does not record creation times.
+    /// Returns the identity of a file; `None` if the file does not exist or the file system does not record creation
+    /// times.
     pub fn of(path: &Path) -> Option<FileIdentity> {
         let found = path.symlink_metadata().ok()?;
         let made = found.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -43,8 +44,8 @@ impl FileIdentity {
 /// A store that may be opened.
 pub struct StorePlace {
     pub path: PathBuf,
-    /// Lock on the trust list while a new store is created, so that no other process finds a store that is not in the
-    /// list yet.
+    /// Lock on the trust list while a new store is created, so that no other process finds the store before it is in
+    /// the list.
     making: Option<Lock>,
     is_new: bool,
 }
@@ -140,7 +141,7 @@ fn sibling_paths(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Returns the hint for a WAL file whose store is missing. The WAL may hold the last acknowledged commits.
+/// Returns the hint for WAL or journal files whose store is missing. They may hold the last acknowledged commits.
 fn without_store(path: &Path) -> String {
     let store = path.display();
     let found = sibling_paths(path).filter(|path| is_there(path));

@@ -1,4 +1,4 @@
-//! Checks who can change a file: only the person who runs this program and root, or others, too.
+//! Checks who can change a file: only root and the person who runs this program, or others as well.
 //!
 //! Input: an absolute path. Output: nothing, or a refusal with the command that fixes the permissions. Every folder on
 //! the path is checked and every symbolic link is followed step by step, because a person who can replace a folder can
@@ -12,8 +12,8 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Comma-separated ids of accounts and groups that count as the person's own, for containers in which files belong to
-/// another account.
+/// Environment variable with the comma-separated ids of further accounts that count as the person's own, for containers
+/// in which files belong to another account.
 const TRUST_UID: &str = "COUNTERSIGN_TRUST_UID";
 const TRUST_GID: &str = "COUNTERSIGN_TRUST_GID";
 /// Maximum number of symbolic links to follow, the same as the kernel's.
@@ -29,8 +29,8 @@ pub enum Folder {
     Own,
 }
 
-/// Refuses a path that others could change or replace. A path that does not exist yet is judged by the folders above
-/// it.
+/// Refuses a path that others could change or replace. A path that does not exist yet is judged by those of its folders
+/// that exist.
 pub fn check(path: &Path, folder: Folder) -> Result<(), Failure> {
     let people = People::here();
     let mut at = PathBuf::from("/");

@@ -1,6 +1,7 @@
 //! JSON view of the snapshot of what a call would change, and of the approver's edits.
 //!
-//! INVARIANT: values that are secret in a call's arguments are also hidden in what the call would change.
+//! INVARIANT: values that are secret in a call's arguments are also hidden in the snapshot of what the call would
+//! change.
 
 use countersign::approval::Approval;
 use countersign::call::Call;
@@ -51,7 +52,7 @@ pub struct ChangeView {
     pub is: Option<String>,
 }
 
-/// Returns the snapshot of what the call would change. `None` if there is none or it was erased.
+/// Returns the snapshot of what the call would change; `None` if no snapshot was taken or the approval was erased.
 pub fn before(approval: &Approval, call: &Call, secrecy: &Secrecy) -> Option<BeforeView> {
     let before = call.before.as_deref().filter(|_| approval.erased_at.is_none())?;
     let is_hidden = hides(secrecy, &before.result);
@@ -76,8 +77,8 @@ pub fn edits(call: &Call, secrecy: &Secrecy) -> Vec<ChangeView> {
     })
 }
 
-/// Returns true if a snapshot contains a secret. A snapshot that is not a JSON object counts as secret if the call has
-/// any secrets, since they cannot be located in it.
+/// Returns true if a snapshot contains a secret. If the call has secrets, a snapshot that is not a JSON object counts
+/// as containing one, because secrets cannot be located in it.
 pub fn hides(secrecy: &Secrecy, result: &[u8]) -> bool {
     let leaves = json::leaves(result);
     let is_object = json::check(result, json::Limits::default()).is_ok();
@@ -91,8 +92,8 @@ pub fn hides(secrecy: &Secrecy, result: &[u8]) -> bool {
     }
 }
 
-/// Returns the values in which the call's arguments differ from `old`. With `whole`, values that are missing in the new
-/// arguments count as removed.
+/// Returns the values in which the call's arguments differ from `old`. A value that only one of the two has is listed
+/// only with `whole`.
 fn changes(secrecy: &Secrecy, call: &Call, old: &[u8], whole: bool) -> Vec<ChangeView> {
     let shown = |Difference { pointer, was, is, .. }| {
         let is_hidden = secrecy.is_secret(&pointer);

@@ -107,7 +107,8 @@ impl ApprovalView {
     }
 }
 
-/// Returns the approval's state at `now`: expired after its deadline, even if no sweep has recorded that yet.
+/// Returns the approval's state at `now`. After its deadline, a pending approval is expired even if no sweep has
+/// recorded that yet.
 pub fn state(approval: &Approval, now: Time) -> State {
     match approval.state {
         State::Pending if now >= approval.expires_at => State::Expired,
@@ -115,7 +116,8 @@ pub fn state(approval: &Approval, now: Time) -> State {
     }
 }
 
-/// Returns the call's state at `now`: unknown after its deadline, even if no sweep has recorded that yet.
+/// Returns the call's state at `now`. After its deadline, a running call is unknown even if no sweep has recorded that
+/// yet.
 pub(super) fn call_state(call: &Call, now: Time) -> CallState {
     let deadline = call.execution.as_ref().map(|run| run.deadline);
     match call.state {
@@ -124,7 +126,8 @@ pub(super) fn call_state(call: &Call, now: Time) -> CallState {
     }
 }
 
-/// Explains why a call passed. Does not show the condition itself, which is for operators.
+/// Explains why a call passed; `None` if the approval is not a passed one. Does not show the condition itself, which is
+/// for operators.
 ///
 /// INVARIANT: a call recorded as passed is more than a read, and such a call passes only if the tool's `hold` condition
 /// was evaluated and is false.
@@ -136,7 +139,7 @@ pub fn passed_because(approval: &Approval) -> Option<String> {
     ))
 }
 
-/// Returns one sentence for the whole approval, escaped.
+/// Returns a summary of all calls of the approval in one sentence, escaped.
 pub fn description(approval: &Approval) -> String {
     const NAMED: usize = 3;
     match approval.calls.as_slice() {

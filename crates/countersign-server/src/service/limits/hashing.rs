@@ -10,9 +10,9 @@ use tokio::sync::Semaphore;
 use super::slots::Slots;
 use crate::service::ServiceError;
 
-/// Hashes computed at the same time.
+/// Maximum number of hashes that are computed at the same time.
 const AT_ONCE: usize = 2;
-/// Maximum number of waiting callers. Further ones get a 429.
+/// Maximum number of waiting callers. Further callers get a 429 response.
 const MOST_WAITING: usize = 16;
 /// Number of places in the queue that one client address may hold, so that it cannot fill the queue alone.
 const PER_ADDRESS: usize = 2;
@@ -37,8 +37,8 @@ impl Default for Hashing {
 }
 
 impl Hashing {
-    /// Runs `work`, which hashes one password, on a blocking thread once a place is free. Fails with 429 when the queue
-    /// is full.
+    /// Runs `work`, which hashes one password, on a blocking thread once a place is free. Fails if the queue is full,
+    /// or if the client address has too many places in it.
     pub async fn run<T: Send + 'static>(
         &self,
         client: impl Hash,

@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// Limits set by the operator. `Default` has the values that apply to limits that are not set.
+/// Limits set by the operator. `Default` provides the values of limits that the operator has not set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
-    /// Open connections in total; further ones wait to be accepted.
+    /// Maximum number of open connections in total. Further connections wait to be accepted.
     pub connections: usize,
-    /// Open connections per client address. If unset, a built-in limit applies, except to connections from this
-    /// machine.
+    /// Maximum number of open connections per client address. If unset, a built-in limit applies, except to connections
+    /// from this machine.
     pub connections_per_address: Option<usize>,
-    /// Sign-in attempts per client address and minute.
+    /// Maximum number of sign-in attempts per client address and minute.
     pub sign_ins_per_minute: NonZeroU32,
-    /// Open event streams per caller.
+    /// Maximum number of open event streams per caller.
     pub streams_per_caller: usize,
-    /// Concurrent long polls per caller.
+    /// Maximum number of concurrent long polls per caller.
     pub waits_per_caller: usize,
-    /// Concurrent list requests per caller.
+    /// Maximum number of concurrent list requests per caller.
     pub lists_per_caller: usize,
-    /// Concurrent turns of served agents per person.
+    /// Maximum number of concurrent turns of served agents per person.
     pub turns_per_person: usize,
-    /// Time limit for receiving a request body, from the first wait for data on.
+    /// Time limit for receiving a request body. The time starts when data is awaited for the first time.
     #[serde(deserialize_with = "duration")]
     pub body_within: Duration,
 }

@@ -32,7 +32,7 @@ impl Slots {
         self.most
     }
 
-    /// Takes a slot for `key`. `None` if all of its slots are taken.
+    /// Takes a slot for `key`; `None` if all slots of the key are taken.
     pub fn take(&self, key: impl Hash) -> Option<Slot> {
         let key = self.shared.hasher.hash_one(key);
         let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
