@@ -1,6 +1,6 @@
 //! The example agents with their data ("worlds"), which are built in with the feature `demo`.
 //!
-//! Without the feature, this module provides empty stand-ins of the same names, so that other modules compile
+//! Without the feature, this module provides empty stand-ins with the same names, so that other modules compile
 //! unchanged.
 
 #[cfg(feature = "demo")]

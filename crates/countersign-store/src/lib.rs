@@ -1,4 +1,5 @@
-//! SQLite and PostgreSQL stores for Countersign, each behind a feature of that name. Both are on by default.
+//! SQLite and PostgreSQL stores for Countersign, behind the features `sqlite` and `postgres`. Both features are on by
+//! default.
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

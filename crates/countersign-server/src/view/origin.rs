@@ -66,8 +66,8 @@ impl ProvenanceView {
 }
 
 impl LeafView {
-    /// Returns how much the mark should stand out, as [`Mark::prominence`] does. A mark unknown to this version counts
-    /// as of unknown origin.
+    /// Returns how much the mark should stand out, as [`Mark::prominence`] does. A mark that this version does not know
+    /// counts as of unknown origin.
     pub fn prominence(&self) -> u8 {
         match self.mark.as_str() {
             "none" => 5,
@@ -80,7 +80,7 @@ impl LeafView {
     }
 }
 
-/// Returns the value of `conversationFrom` for JSON of servers that do not send it.
+/// Returns the default of `conversationFrom`, for the JSON of older servers that do not send it.
 fn agent() -> String {
     Voucher::Agent.as_str().to_owned()
 }

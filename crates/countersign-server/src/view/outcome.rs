@@ -15,9 +15,9 @@ use super::make::{call_state, state};
 pub struct Outcome {
     /// The decision: `approved`, or `2 of 3 approved`.
     pub decided: String,
-    /// Outcomes of the calls, if not all succeeded: `1 failed`, `1 not run`.
+    /// Outcomes of the calls that did not succeed, in words such as `1 failed` or `1 not run`. Empty for a single call.
     pub rest: Vec<String>,
-    /// True if some calls were denied or did not succeed although the approval was approved.
+    /// True for an approved batch of which some calls were denied, failed, have an unknown outcome or did not run.
     pub is_mixed: bool,
     /// True if every approved call succeeded.
     pub all_succeeded: bool,
@@ -31,7 +31,7 @@ struct Ended {
 }
 
 impl Outcome {
-    /// Returns the outcome as of `now`, even if no sweep has recorded an expiry yet.
+    /// Returns the outcome as of `now`. An expiry counts even if no sweep has recorded it yet.
     pub fn of(approval: &Approval, now: Time) -> Outcome {
         let calls = approval.calls.iter().map(|call| Ended {
             state: call_state(call, now),
@@ -49,7 +49,7 @@ impl Outcome {
         outcome(approval.status, &calls.collect::<Vec<_>>())
     }
 
-    /// Returns the complete text: `2 of 3 approved, 1 failed`.
+    /// Returns the complete text, such as `2 of 3 approved, 1 failed`.
     pub fn label(&self) -> String {
         let parts: Vec<&str> = [self.decided.as_str()]
             .into_iter()
@@ -143,7 +143,7 @@ mod tests {
             "3 approved, 1 undone, 1 running, 1 not started yet",
             false,
         );
-        // A single call's state is shown beside it.
+        // For a single call, the call's own state is shown next to it.
         check(State::Approved, &[(Failed, granted)], "approved", false);
         check(State::Denied, &[no, no], "denied", false);
         check(

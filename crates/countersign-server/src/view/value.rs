@@ -48,7 +48,7 @@ pub enum ValueType {
     Array,
 }
 
-/// Row of a card, and the full text of its value where that may be shown. The full text is not escaped yet.
+/// Row of a card, and the full text of its value unless that is secret. The full text is not escaped yet.
 pub struct RowWithFullText {
     /// Row as the card shows it, escaped.
     pub row: Row,
@@ -57,7 +57,7 @@ pub struct RowWithFullText {
 }
 
 impl CallView {
-    /// Returns all values, in the order of the arguments; secrets are only marked.
+    /// Returns all values, in the order of the arguments. Secrets are replaced with a mark.
     pub fn value_rows(&self) -> Vec<RowWithFullText> {
         match (&self.values, self.argument_bytes()) {
             (Some(values), _) => values.iter().map(shown).collect(),
@@ -103,9 +103,9 @@ impl ValueView {
     }
 }
 
-/// Makes a row from a value that another process sent, escaping it again.
+/// Makes a row from a value that another process sent. The value is escaped again.
 fn shown(value: &ValueView) -> RowWithFullText {
-    // The replacement of a secret is not quoted, nor is a value whose type an older server did not send.
+    // Neither the replacement of a secret nor a value whose type an older server did not send is quoted.
     let as_kind = value.kind.filter(|_| !value.hidden).unwrap_or(Kind::Null);
     let (text, is_clipped) = clip_value(as_kind, &value.value, LONGEST);
     let row = Row {

@@ -49,7 +49,7 @@ impl From<&WorkingFolder> for WorkingFolderView {
 }
 
 impl WorkingFolderView {
-    /// Converts the view to the library's type. Fails if a path is not acceptable.
+    /// Converts the view to the library's type. Fails if the library does not accept one of the paths.
     pub fn read(self) -> Result<WorkingFolder, BadFolder> {
         let links = self.links.into_iter().map(|link| Link {
             path: link.path,

@@ -28,7 +28,7 @@ struct Web {
 pub struct Settings {
     /// Accepted values of the `Host` header.
     pub hosts: AllowedHosts,
-    /// True if clients connect over TLS, terminated here or by a proxy in front. Responses then carry HSTS.
+    /// True if clients connect over TLS, which the service or a proxy in front terminates. Responses then carry HSTS.
     pub is_secure: bool,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,

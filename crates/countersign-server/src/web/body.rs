@@ -13,14 +13,14 @@ use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Longest pause between two parts of a body. A body that stalls longer fails even before its total time is over.
+/// Maximum pause between two parts of a body. A body that stalls for longer fails even if its total time is not over.
 const STALLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A body that fails if it does not arrive in time.
 pub struct TimedBody<B> {
     inner: B,
     within: Duration,
-    /// Deadline of the whole body; set when it is first polled and not ready.
+    /// Deadline of the whole body, set when the body is first polled and no data is ready.
     complete_by: Option<Instant>,
     // Created only if needed: most bodies arrive together with their headers.
     timer: Option<Pin<Box<Sleep>>>,
@@ -28,7 +28,7 @@ pub struct TimedBody<B> {
     late: Late,
 }
 
-/// Flag that a body timed out, shared with the code that answers the request.
+/// Flag that is set when a body timed out, shared with the code that answers the request.
 #[derive(Clone, Debug, Default)]
 pub struct Late(Arc<AtomicBool>);
 
@@ -61,7 +61,7 @@ impl<B> TimedBody<B> {
         }
     }
 
-    /// Becomes ready when the body has timed out.
+    /// Returns `Ready` once the body has timed out.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let complete_by = *self.complete_by.get_or_insert(now + self.within);

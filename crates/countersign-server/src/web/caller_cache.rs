@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 1024 * 1024;
 /// Assumed size of one cached caller, in bytes.
 const CALLER_BYTES: usize = 512;
 
-/// Callers by the hash of their token, each with the store's change counter from before the lookup.
+/// Callers by the hash of their token, each with the value of the store's change counter before the lookup.
 pub struct CallerCache(GenerationalCache<Hash, (u64, Arc<Caller>)>);
 
 impl Default for CallerCache {
@@ -26,8 +26,9 @@ impl Default for CallerCache {
     }
 }
 
-/// Authenticates a request by its bearer token. Session cookies are not accepted, so no web page can make a browser
-/// call the API in a person's name. `stamp` is the store's change counter from before the lookup.
+/// Authenticates a request by its bearer token. Session cookies are not accepted, so that no web page can make a
+/// browser call the API in a person's name. `stamp` is the value of the store's change counter before the lookup; with
+/// `None`, the cache is not used.
 pub async fn caller(app: &App, headers: &HeaderMap, stamp: Option<u64>) -> Result<Arc<Caller>, ApiError> {
     let token = token(headers)?;
     let name = stamp.map(|stamp| (Hash::of(token.as_bytes()), stamp));
@@ -50,7 +51,7 @@ pub async fn caller(app: &App, headers: &HeaderMap, stamp: Option<u64>) -> Resul
     Ok(caller)
 }
 
-/// Extracts the bearer token.
+/// Extracts the bearer token. Fails with 401 if there is none.
 fn token(headers: &HeaderMap) -> Result<&str, ApiError> {
     let shown = headers
         .get(header::AUTHORIZATION)

@@ -21,7 +21,7 @@ pub struct Peer(pub IpAddr);
 pub struct Client(IpAddr);
 
 impl Client {
-    /// Returns the limit key for an address.
+    /// Returns the key under which an address is limited.
     pub fn of(address: IpAddr) -> Client {
         Client(match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -56,7 +56,8 @@ struct Network {
 }
 
 impl TrustedProxies {
-    /// Parses addresses and networks such as `10.0.0.0/8`.
+    /// Parses addresses and networks such as `10.0.0.0/8`. Fails with a message that names the one that cannot be
+    /// parsed.
     pub fn parse(texts: &[String]) -> Result<TrustedProxies, String> {
         let networks = texts.iter().map(|text| {
             text.parse().map_err(|()| {
@@ -80,8 +81,8 @@ impl TrustedProxies {
         self.0.iter().any(fits)
     }
 
-    /// Returns the client's address: the last one in the chain of proxies that is not a trusted proxy. Entries of
-    /// `X-Forwarded-For` before that one may be forged and are ignored.
+    /// Returns the client's address, which is the last address in the chain of proxies that is not a trusted proxy.
+    /// Entries of `X-Forwarded-For` before it may be forged and are ignored.
     pub fn origin(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.include(peer) {
             return peer;
@@ -138,7 +139,7 @@ fn mask(address: u128, bits: u32) -> u128 {
     address & u128::MAX.checked_shl(128 - bits).unwrap_or_default()
 }
 
-/// Parses an address, with or without brackets and port.
+/// Parses an address, with or without brackets and port; `None` if it is not an address.
 fn read(text: &str) -> Option<IpAddr> {
     let bare = text.parse::<IpAddr>().ok();
     let with_port = || {

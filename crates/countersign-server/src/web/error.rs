@@ -66,7 +66,8 @@ impl ApiError {
         self
     }
 
-    /// Sets `Retry-After`, which only 429 and 503 carry. Their default is one second.
+    /// Sets the time in `Retry-After`, a header that only 429 and 503 responses carry. Without a call of this method,
+    /// the time is one second.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> ApiError {
         ApiError {
@@ -157,7 +158,8 @@ impl ApiError {
         )
     }
 
-    /// Returns the `Retry-After` header for a 429 or 503, rounded up to whole seconds.
+    /// Returns the value of the `Retry-After` header, rounded up to whole seconds; `None` for a status other than 429
+    /// and 503.
     pub fn retry_header(&self) -> Option<HeaderValue> {
         let again = matches!(
             self.status,

@@ -1,7 +1,7 @@
 //! A tenant's events as server-sent events, for the API and the pages.
 //!
-//! A client that reconnects with the id of its last event misses nothing. One that reads too slowly gets a `lagged`
-//! event and the stream ends; it can then reconnect and resume from the store.
+//! A client that reconnects with the id of its last event misses nothing. A client that reads too slowly gets a
+//! `lagged` event, and its stream ends. It can then reconnect and resume from the store.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -46,7 +46,7 @@ pub async fn stream(
         Some(_) => None,
     };
     let first = first_id.map(|id| Sent::default().id(id.to_string()));
-    // Subscribe before reading the missed events, so that none in between is lost.
+    // Subscribe before reading the missed events, so that no event in between is lost.
     let live = app.feeds.listen(app.service(), tenant).await?;
     let following = Following {
         service: app.service().clone(),
@@ -81,7 +81,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Builds the filter from the query of a request. An agent's credential limits it to that agent's approvals.
+    /// Builds the filter from the query of a request. An agent's credential limits the filter to that agent's
+    /// approvals.
     pub fn new(caller: &Caller, query: EventsQuery) -> Answer<Filter> {
         let approval = query.approval.map(|id| id.parse());
         let approval = approval
@@ -119,7 +120,7 @@ struct Following {
     service: Service,
     tenant: Tenant,
     filter: Filter,
-    /// Cursor to continue reading missed events from the store. `None` once the stream is live.
+    /// Cursor from which missed events are read from the store; `None` once the stream is live.
     missed: Option<Cursor>,
     /// Position of the last event that was read, whether or not it matched the filter.
     given: Cursor,

@@ -20,7 +20,7 @@ use crate::object;
 /// Extracts an authenticated caller whose credential has one of the scopes in `S`.
 pub struct Authorized<S>(pub Arc<Caller>, pub PhantomData<S>);
 
-/// Set of scopes that a route accepts. A credential needs only one of them.
+/// Set of scopes that a route accepts. A credential needs one of them.
 pub trait Needs: Send + Sync + 'static {
     /// Accepted scopes.
     const ANY: &'static [Scope];
@@ -106,7 +106,7 @@ fn unread(rejection: BytesRejection) -> ApiError {
     }
 }
 
-/// Extracts an id from the path. Answers 404 if it does not parse.
+/// Extracts an id from the path. Answers 404 if the id does not parse.
 pub struct Id<T>(pub T);
 
 impl<T: FromStr + Send> FromRequestParts<App> for Id<T> {
@@ -119,7 +119,7 @@ impl<T: FromStr + Send> FromRequestParts<App> for Id<T> {
     }
 }
 
-/// Extracts the query parameters.
+/// Extracts the query parameters. Answers 400 if they do not parse.
 pub struct QueryParams<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
@@ -133,7 +133,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
     }
 }
 
-/// Extracts the optional `Idempotency-Key` header.
+/// Extracts the `Idempotency-Key` header; `None` if there is none. Answers 400 if the key is not valid.
 pub struct IdempotencyKeyHeader(pub Option<Key>);
 
 impl FromRequestParts<App> for IdempotencyKeyHeader {

@@ -20,7 +20,7 @@ use tower::Service;
 
 use super::{ApiError, App, KnownQueries};
 
-/// Largest request body, in bytes. Call arguments have their own, lower limit.
+/// Maximum size of a request body, in bytes. Call arguments have their own, lower limit.
 const LARGEST_BODY: usize = 256 * 1024;
 
 /// Accepted values of the `Host` header, compared case-insensitively.
@@ -45,7 +45,8 @@ impl AllowedHosts {
     }
 }
 
-/// Headers that a request may have only once. If one occurs twice, a proxy may have checked the other value.
+/// Headers that a request may have only once. If a header occurs twice, a proxy in front may have checked the other
+/// value.
 const ONCE: [HeaderName; 4] = [
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
@@ -57,8 +58,8 @@ const ONCE: [HeaderName; 4] = [
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The router behind the host and origin guard. Not an axum middleware, because axum clones and boxes those for every
-/// request.
+/// The router behind the host and origin guard. This is not an axum middleware, because axum clones and boxes
+/// middleware for every request.
 #[derive(Clone)]
 pub struct HostGuard {
     app: App,
@@ -168,7 +169,7 @@ fn two_hosts() -> ApiError {
     )
 }
 
-/// Returns true if `Sec-Fetch-Site` and `Origin`, where present, name our own origin.
+/// Returns true if `Sec-Fetch-Site` and `Origin`, where present, indicate a request from our own origin.
 ///
 /// Programs send neither header. Browsers send at least one with every request that can change something.
 fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
@@ -199,7 +200,7 @@ static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
     let carried = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not `no-referrer`: with that, browsers send our own forms with `Origin: null`.
+        // Not `no-referrer`, because browsers would then send our own forms with `Origin: null`.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (

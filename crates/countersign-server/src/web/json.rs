@@ -10,7 +10,7 @@ use super::ApiError;
 /// Initial buffer size in bytes. Most responses fit into it without reallocation.
 const USUAL: usize = 4096;
 
-/// Response with the value as JSON; 500 if it cannot be serialized.
+/// Response with the value as JSON. If the value cannot be serialized, the response is a 500.
 pub struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
@@ -22,7 +22,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// Serializes a value. A failure is logged and becomes a 500.
+/// Serializes a value as JSON. A failure is logged and becomes a 500.
 pub fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::with_capacity(USUAL);
     match serde_json::to_writer(&mut bytes, value) {

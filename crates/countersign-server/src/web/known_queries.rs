@@ -1,7 +1,7 @@
 //! Refuses unknown query parameters.
 //!
 //! Input: the OpenAPI document, and requests with a query. Output: an error for a parameter that the route does not
-//! have. If unknown parameters were ignored, a proposal with `?dryRun=true` would be a real one.
+//! have. If unknown parameters were ignored, a proposal sent with `?dryRun=true` would be a real proposal.
 //! Not here: the values of parameters, which the routes check.
 
 use axum::extract::Query;

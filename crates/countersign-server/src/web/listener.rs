@@ -1,4 +1,4 @@
-//! Accepts connections, and limits their number and their slowness (X48).
+//! Accepts connections, limits their number, and closes those that are too slow (X48).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use super::tls::Acceptor;
 use super::{ApiError, Client, Peer, TrustedProxies};
 use crate::service::{LimitSettings, Slot, Slots};
 
-/// Default limit of connections per address. Without a configured limit, loopback addresses are exempt.
+/// Default limit of open connections per address. It does not apply to loopback addresses.
 const PER_ADDRESS: usize = 512;
 /// Response to a connection over the limit, so that its client learns the reason.
 const TOO_MANY: &[u8] =
@@ -35,16 +35,16 @@ const TOO_MANY: &[u8] =
     \"hint\":\"close some; `[limits] connections_per_address` sets the limit\"}}\n";
 /// Time limit for request headers and for the TLS handshake.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
-/// Largest size of the request line and headers, in bytes.
+/// Maximum size of the request line and headers together, in bytes.
 const LARGEST_HEAD: usize = 32 * 1024;
-/// Longest time for which a client may read nothing of its response.
+/// Maximum time for which a client may read nothing of its response.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-/// Longest wait of a shutdown for open requests.
+/// Maximum time that a shutdown waits for open requests.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, for example when no file descriptors are left.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// Tower service that answers requests, such as a router.
+/// A Tower service that answers requests, such as a router.
 pub trait Routes:
     Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
@@ -55,7 +55,7 @@ impl<S> Routes for S where
 {
 }
 
-/// Serves requests until `stopping` is cancelled; then waits up to 10 s for open requests to end.
+/// Serves requests until `stopping` is cancelled; then waits up to `ENDS_WITHIN` for open requests to end.
 pub async fn serve<R: Routes>(
     listener: TcpListener,
     tls: Option<Acceptor>,
@@ -128,7 +128,7 @@ pub async fn listen(listener: TcpListener, routes: axum::Router, stopping: Cance
     .await;
 }
 
-/// Counts the open connections of each address.
+/// Counts the open connections of each address, except those of trusted proxies.
 struct Addresses {
     open: Slots,
     proxies: TrustedProxies,
@@ -145,7 +145,8 @@ impl Addresses {
         }
     }
 
-    /// Reserves a slot for a connection; `None` if the address has too many, `Some(None)` if it is not counted.
+    /// Reserves a slot for a connection; `None` if the address has too many connections, `Some(None)` if its
+    /// connections are not counted.
     fn take(&self, address: IpAddr) -> Option<Option<Slot>> {
         let is_spared = self.spares_loopback && address.to_canonical().is_loopback();
         if is_spared || self.proxies.include(address) {
@@ -155,7 +156,7 @@ impl Addresses {
     }
 }
 
-/// Closes the connection. Sends a 429 response first if that is possible without waiting.
+/// Closes a connection that is over the limit. Sends a 429 response first if that is possible without waiting.
 async fn refuse(mut stream: TcpStream, has_tls: bool) {
     tracing::debug!("a connection was refused: too many from its address");
     if !has_tls && stream.try_write(TOO_MANY).is_ok() {

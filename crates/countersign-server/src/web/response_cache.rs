@@ -1,7 +1,7 @@
 //! Cache of approvals serialized as JSON, one entry per approval.
 //!
-//! Input: an approval. Output: the response body. Id and version determine the content, except for the time of the
-//! response: that is the last field, and it is replaced in the cached bytes.
+//! Input: an approval. Output: the response body. The approval's id and version determine the content, except for the
+//! time of the response. That time is the last field, and it is replaced in the cached bytes.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -18,7 +18,8 @@ use crate::view;
 
 /// Size of the cache in bytes: room for a few hundred responses.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
-/// Text before the time at the end of a body: `"now":"2026-01-31T09:30:00.000Z"}`. [`BEHIND`] is the text after it.
+/// Text before the time at the end of a body, which ends in `"now":"2026-01-31T09:30:00.000Z"}`. [`BEHIND`] is the text
+/// after the time.
 const NOW: &str = "\"now\":\"";
 const BEHIND: &str = "\"}";
 
@@ -29,7 +30,7 @@ pub struct ResponseCache(GenerationalCache<(Tenant, ApprovalId), CachedResponse>
 struct CachedResponse {
     version: u32,
     bytes: Bytes,
-    /// The store's change counter from before the approval was read.
+    /// Value of the store's change counter before the approval was read.
     stamp: Option<u64>,
     /// The agent that may read the approval. `None` if a served agent of an older version proposed it.
     agent: Option<Agent>,
@@ -44,12 +45,12 @@ impl Default for ResponseCache {
 }
 
 impl ResponseCache {
-    /// Returns the response for an approval at `now`. `stamp` is the store's change counter from before the approval
-    /// was read.
+    /// Returns the response for an approval at `now`. `stamp` is the value of the store's change counter before the
+    /// approval was read.
     pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time, stamp: Option<u64>) -> Response {
         let fresh = || view::approval(approval, policy, now);
-        // The approval has expired, but no sweep has recorded that yet. So its version does not tell it from the
-        // pending one.
+        // The approval has expired, but no sweep has recorded that yet. Its version is therefore the same as when it
+        // was pending.
         if view::state(approval, now) != approval.state {
             return Json(fresh()).into_response();
         }
@@ -78,7 +79,7 @@ impl ResponseCache {
         json::answer(bytes)
     }
 
-    /// Returns the cached response if the caller may see it and the store's change counter is still the same.
+    /// Returns the cached response; `None` if there is none, the caller may not see it, or the store has changed since.
     pub fn again(&self, caller: &Caller, id: ApprovalId, stamp: Option<u64>, now: Time) -> Option<Response> {
         let is_current = |kept: &CachedResponse| {
             stamp.is_some()

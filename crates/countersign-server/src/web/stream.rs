@@ -8,24 +8,25 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Time for which a client may have unread data before it must have read at least [`LEAST_RATE`] bytes per second.
+/// Time for which data may wait to be read by a client. After that, the client must have read at least [`LEAST_RATE`]
+/// bytes per second.
 const BEHIND_AT_MOST: Duration = Duration::from_secs(30);
 const LEAST_RATE: u64 = 4 * 1024;
 
-/// A stream whose writes fail if they make no progress for `patience`, or too little over a longer time. This closes
-/// the connections of stalled event readers (F17) and of clients that read byte by byte (X61).
+/// A stream whose writes fail if they make no progress for `patience`, or too little progress over a longer time. This
+/// closes the connections of stalled event readers (F17) and of clients that read byte by byte (X61).
 pub struct Impatient<S> {
     inner: S,
     patience: Duration,
     // Created only when a write has to wait, which never happens on most connections.
     deadline: Option<Pin<Box<Sleep>>>,
     is_stuck: bool,
-    /// Moment since which data has been waiting to be written, and number of bytes written since then.
+    /// Time since which data has been waiting to be written, and number of bytes written since then.
     behind: Option<(Instant, u64)>,
 }
 
 impl<S> Impatient<S> {
-    /// Wraps a connection. A write may make no progress for at most `patience`.
+    /// Wraps a connection. A write fails if it makes no progress for `patience`.
     pub fn new(inner: S, patience: Duration) -> Impatient<S> {
         Impatient {
             inner,

@@ -1,4 +1,4 @@
-//! Audits a database: checks every row against the others that state the same fact, in one read-only transaction.
+//! Audits a database: checks every row against other rows that state the same fact, in one read-only transaction.
 //!
 //! Input: a connection of its own, which sees one snapshot and all tenants. Output: the faults found.
 //! Not here: checks of pages and index contents, which PostgreSQL itself offers (`amcheck`).
@@ -59,7 +59,7 @@ const INDEXES: [&str; 15] = [
 /// An approval's tenant and id.
 type TenantAndIdBytes = (String, Vec<u8>);
 
-/// Audits the database over this connection, which must have no other user.
+/// Audits the database over this connection, which must not be used for anything else meanwhile.
 pub(super) async fn run(
     session: &Session,
     audit: &Audit,
@@ -161,8 +161,8 @@ impl AuditRun<'_> {
         }
     }
 
-    /// Returns the calls and events of the approvals after `after`, up to and including `upto`, in the order of tenant
-    /// and id.
+    /// Returns the calls and events of the approvals after `after`, up to and including `upto`, where approvals are
+    /// ordered by tenant and id. Without `upto`, returns those of all approvals after `after`.
     async fn between(
         &self,
         after: &TenantAndIdBytes,
@@ -185,7 +185,7 @@ impl AuditRun<'_> {
         ))
     }
 
-    /// Checks the newest `count` approvals, and up to as many picked at random from the table.
+    /// Checks the newest `count` approvals, and up to `count` more that are picked at random from the table.
     async fn check_sample(&mut self, count: u32) -> Result<(), StoreError> {
         let newest = format!("SELECT tenant, id FROM approval ORDER BY id DESC LIMIT {count}");
         let share = "SELECT least(100, 400.0 * $1::bigint / greatest(reltuples, 1))::real FROM pg_class
@@ -318,7 +318,8 @@ impl AuditRun<'_> {
         Ok(())
     }
 
-    /// Checks that all entries have a known kind and a valid tenant. Entries have no history to compare with.
+    /// Checks that all entries have a known kind and a valid tenant. Nothing else is checked, because entries have no
+    /// history to compare with.
     async fn check_entries(&mut self) -> Result<(), StoreError> {
         for row in self.query("SELECT DISTINCT kind, tenant FROM entry", &[]).await? {
             let kind: i16 = get(&row, 0)?;

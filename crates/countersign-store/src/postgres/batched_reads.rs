@@ -1,4 +1,4 @@
-//! Batches reads of single approvals: those that are requested while a query is running share the next one.
+//! Batches reads of single approvals: reads that are requested while a query is running share the next query.
 //!
 //! Input: requests for approvals. Output: each approval as of some moment after its request.
 
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::read::Readers;
 
-/// Maximum number of concurrent queries. With one, requests that arrive together are answered together.
+/// Maximum number of concurrent queries. With a single one, requests that arrive together are answered together.
 const MOST_QUERIES: usize = 1;
 /// Maximum number of approvals in one query.
 const LARGEST_BATCH: usize = 128;
@@ -31,7 +31,8 @@ struct ReadQueue {
 }
 
 impl BatchedReads {
-    /// Reads one approval, together with others that are requested at the same time.
+    /// Reads one approval, together with others that are requested at the same time; `None` if the approval does not
+    /// exist.
     pub(super) async fn read(self: &Arc<Self>, readers: &Arc<Readers>, id: TenantAndId) -> ReadResult {
         let gone = || StoreError::Stopped("the store was closed".to_owned());
         let answered = self.enqueue(readers, id);

@@ -1,7 +1,7 @@
 //! Estimates the server's clock without a round trip, for timers.
 //!
-//! Input: the server's time, as seen in each transaction. Output: the server's time now, unless the last sample is too
-//! old.
+//! Input: the server's time, as reported in each transaction. Output: the server's current time, unless the last sample
+//! is too old.
 //! Not here: decisions on expiry. Those use the time that the server itself reports under the lock.
 
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ impl ServerClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), now));
     }
 
-    /// Returns the estimated server time, or `None` if the last sample is too old.
+    /// Returns the estimated server time; `None` if there is no sample or the last one is too old.
     pub(super) fn now(&self) -> Option<Time> {
         let sample = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, time) = sample?;

@@ -1,7 +1,7 @@
 //! Sends a list of rows to the server as one parameter: an array of a composite type.
 //!
-//! One array per column would carry the same values, but the server processes each unnested array separately, which for
-//! a group of commands costs more than writing the rows.
+//! One array per column would carry the same values. But the server unnests each array separately, which costs more
+//! than writing the rows when a group of commands is written.
 
 use std::error::Error;
 

@@ -67,7 +67,7 @@ impl PositionedCall<'_> {
     }
 }
 
-/// Returns the calls of an approval, in order.
+/// Returns the calls of an approval with their positions, in order.
 pub(super) fn positioned_calls<'a>(
     (approval, bodies): (&'a Approval, &'a Bodies),
 ) -> impl Iterator<Item = PositionedCall<'a>> {
@@ -95,7 +95,8 @@ impl Composite for PositionedCall<'_> {
     }
 }
 
-/// A changed call, as a row of the type `changed_call`. Large values are left out where they have not changed.
+/// A changed call, as a row of the type `changed_call`. Arguments, result and sealed credential are null if they have
+/// not changed.
 pub(super) struct ChangedCallRow<'a> {
     pub(super) before: &'a Call,
     pub(super) after: PositionedCall<'a>,
@@ -142,7 +143,7 @@ impl Composite for NewEventRow<'_> {
     }
 }
 
-/// Converts a version or number for an `integer` column.
+/// Converts a version or event number for an `integer` column. Numbers too large for the column become its maximum.
 pub(super) fn number(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

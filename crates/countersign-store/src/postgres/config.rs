@@ -1,7 +1,7 @@
 //! Turns a PostgreSQL URL into the configuration of a connection.
 //!
 //! Input: the URL and options. Output: configurations for the driver and for TLS with verification.
-//! Not here: unverified connections over a network, unless the URL says `sslmode=disable`.
+//! Not here: unverified connections over a network, unless the URL contains `sslmode=disable`.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,14 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads a URL like `postgresql://role:password@host/database?sslmode=verify-full&sslrootcert=/etc/ca.pem`.
+    /// Reads a URL like `postgresql://role:password@host/database?sslmode=verify-full&sslrootcert=/etc/ca.pem`. `name`
+    /// becomes the application name, and `ca_file` is used if the URL names no `sslrootcert`.
     pub(super) fn read(url: &str, name: &str, ca_file: Option<&Path>) -> Result<Target, ConnectError> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(ConnectError::BadUrl("it does not begin with `postgresql://`"));
         }
         let (url, parameters) = take_tls_parameters(url);
-        // The driver's own message might quote the URL, and with it the password.
+        // The driver's own message might quote the URL, which contains the password.
         let mut config: Config = url
             .parse()
             .map_err(|_| ConnectError::BadUrl("it cannot be read"))?;
@@ -60,7 +61,7 @@ impl Target {
         Ok(Target { config, tls })
     }
 
-    /// Returns hosts and port for messages, never the password.
+    /// Returns the hosts and the port for messages, without the password.
     pub(super) fn address(&self) -> String {
         let hosts = self.config.get_hosts().iter().map(|host| match host {
             Host::Tcp(name) => name.clone(),
@@ -89,7 +90,8 @@ struct TlsParameters {
     root_certificate: Option<PathBuf>,
 }
 
-/// Splits off `sslmode` and `sslrootcert`, whose values the driver would not understand.
+/// Removes `sslmode` and `sslrootcert` from a URL and returns both, because the driver does not understand all of their
+/// values.
 fn take_tls_parameters(url: &str) -> (String, TlsParameters) {
     let mut tls_parameters = TlsParameters::default();
     let Some((base, query)) = url.split_once('?') else {
@@ -133,7 +135,8 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns true for TLS and false for plain text. Every mode that encrypts also verifies the certificate.
+/// Returns true if the connection has to use TLS, false for plain text. Every mode that encrypts also verifies the
+/// certificate.
 fn is_encrypted(config: &Config, mode: Option<&str>, has_ca: bool) -> Result<bool, ConnectError> {
     match mode {
         Some("require" | "verify-ca" | "verify-full") => Ok(true),
@@ -149,7 +152,7 @@ fn is_encrypted(config: &Config, mode: Option<&str>, has_ca: bool) -> Result<boo
     }
 }
 
-/// Returns the first host that is reached over a network, if any.
+/// Returns the first host that is reached over a network; `None` if all hosts are on this machine.
 fn remote_host(config: &Config) -> Option<String> {
     let is_local = |name: &str| {
         name.eq_ignore_ascii_case("localhost")

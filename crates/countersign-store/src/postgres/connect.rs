@@ -18,21 +18,21 @@ use super::error::{ConnectError, StatementError};
 use super::limits;
 use super::tenants::VisibleTenants;
 
-/// How long further attempts fail at once with the same error after a failed attempt to connect.
+/// Time after a failed attempt to connect during which further attempts fail at once with the same error.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Oldest supported server version. Earlier ones have no 64-bit transaction ids in SQL, which the feed needs.
+/// Oldest supported server version. Earlier versions have no 64-bit transaction ids in SQL, which the feed needs.
 const OLDEST_SERVER: i32 = 130_000;
 
 /// Settings of every connection.
 ///
 /// - `search_path` contains only our schema, so that nobody can shadow its functions and tables.
-/// - Waits are bounded: for a lock, for a statement, and for a client that vanished within a transaction.
+/// - Waits are bounded: for a lock, for a statement, and for a client that disappears within a transaction.
 /// - Plans use indexes from the first row on and are made once. A plan made for an empty table would otherwise scan the
 ///   table until statistics exist, and planning each execution costs more than the execution.
 /// - The server ends statements that run longer than we wait, and detects vanished clients by TCP keepalives.
-/// - An acknowledged commit is on disk, also on that of a synchronous standby, whatever the defaults of the server and
-///   the role. `remote_apply` waits for more and is kept.
+/// - An acknowledged commit is on disk, and also on the disk of a synchronous standby if there is one, whatever the
+///   defaults of the server and the role. `remote_apply`, which waits for more than that, is kept.
 const SETTINGS: &str = "
     SET search_path = countersign, pg_temp;
     SET lock_timeout = '3s';
@@ -49,16 +49,16 @@ const SETTINGS: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
 
-/// Statement that commits an empty message, if a synchronous standby is configured. A successful answer without a
-/// warning proves that the standby has everything that was committed before. Without this proof, the server may show
-/// commits that the standby lacks: after a crash, or after a cancelled wait for the standby.
+/// Statement that commits an empty message if a synchronous standby is configured. An answer without a warning proves
+/// that the standby has everything that was committed before. Otherwise the server may show commits that the standby
+/// lacks: after a crash, or after a cancelled wait for the standby.
 pub(super) const CONFIRM: &str = "SELECT pg_logical_emit_message(true, 'countersign', '')
     WHERE current_setting('synchronous_standby_names') <> ''";
 
 type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 type Driver = Connection<Socket, Stream>;
 
-/// Opens connections to one server, and makes attempts shortly after a failed one fail with the same error.
+/// Opens connections to one server. After a failed attempt, further attempts fail for a short time with the same error.
 pub(super) struct Connector {
     target: Target,
     failure: Mutex<Option<(Instant, StoreError)>>,
@@ -83,21 +83,21 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// An open connection, driven by a task of its own.
+/// An open connection, which a background task of its own drives.
 ///
 /// Answers are awaited only through [`Session::within`], so that each has a time limit.
 pub(super) struct Session {
     client: Client,
-    /// Tenants whose rows are visible on this connection; empty if that is not known.
+    /// Tenants whose rows are visible on this connection; empty if the visible tenants are not known.
     tenants: Mutex<VisibleTenants>,
-    /// True after a statement got no answer in time.
+    /// True if a statement got no answer in time, after which the connection is closed.
     is_timed_out: AtomicBool,
     warnings: Arc<AtomicUsize>,
     driver: AbortOnDrop,
 }
 
 impl Session {
-    /// Runs statements with a time limit. Without an answer in time the connection is closed, since its state is
+    /// Runs statements with a time limit. If there is no answer in time, the connection is closed, because its state is
     /// unknown.
     pub(super) async fn within<'s, T, F>(
         &'s self,
@@ -152,7 +152,8 @@ impl Session {
         self.warnings.load(Ordering::SeqCst)
     }
 
-    /// Makes only the rows of these tenants visible on this connection. For connections that have one user at a time.
+    /// Makes only the rows of these tenants visible on this connection. Use this only on connections that have one user
+    /// at a time.
     pub(super) async fn restrict_to(&self, tenants: &VisibleTenants) -> Result<(), StatementError> {
         {
             let mut current = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,8 +181,8 @@ impl Connector {
         &self.target
     }
 
-    /// Opens the first connection, for `PostgresStore::connect`: with detailed errors and a check of the server's
-    /// version.
+    /// Opens the first connection, for `PostgresStore::connect`. Checks the server's version, and returns detailed
+    /// errors.
     pub(super) async fn open_first(&self) -> Result<Session, ConnectError> {
         let failed = |error| ConnectError::from_statement(&error, &self.target);
         let (session, version) = self.open_in_time().await.map_err(failed)?;
@@ -198,7 +199,7 @@ impl Connector {
         }
     }
 
-    /// Opens a connection; fails at once if another attempt failed just now.
+    /// Opens a connection. Fails at once if another attempt failed within the last `PAUSE_AFTER_FAILURE`.
     pub(super) async fn open(&self) -> Result<Session, StoreError> {
         if let Some(error) = self.recent_failure() {
             return Err(error);
@@ -215,7 +216,8 @@ impl Connector {
         Err(error)
     }
 
-    /// Opens a connection within `limits::OPEN`. The driver's own limit covers only the socket, for each address.
+    /// Opens a connection within `limits::OPEN`. The driver's own limit covers only connecting the socket, once for
+    /// each address.
     async fn open_in_time(&self) -> Result<(Session, String), StatementError> {
         let opened = tokio::time::timeout(limits::OPEN, async {
             let (session, version) = self.open_unconfigured(|_| {}).await?;
@@ -226,7 +228,7 @@ impl Connector {
         opened.map_err(StatementError::Driver)
     }
 
-    /// Opens a connection without our settings; `on_notification` gets the payload of each notification.
+    /// Opens a connection without `SETTINGS`; `on_notification` gets the payload of each notification.
     pub(super) async fn open_listening(
         &self,
         on_notification: impl Fn(String) + Send + 'static,
@@ -255,8 +257,8 @@ impl Connector {
         Ok((session, version))
     }
 
-    /// Cancels the wait for the standby on a connection that was given up. Otherwise its server process would keep
-    /// waiting, and every attempt would add another.
+    /// Cancels the wait for the standby on a connection that is no longer used. Otherwise the connection's server
+    /// process would keep waiting, and every further attempt would add another such process.
     pub(super) fn cancel_standby_wait(&self, session: &Session) {
         let (token, tls) = (session.client.cancel_token(), self.target.tls.clone());
         tokio::spawn(async move {
@@ -276,7 +278,7 @@ impl Connector {
     }
 }
 
-/// Drives a connection until it ends. Its users notice the end through the client.
+/// Drives a connection until it ends. Users of the connection notice the end through the client.
 async fn drive(mut driver: Driver, warnings: Arc<AtomicUsize>, on_notification: impl Fn(String)) {
     let mut messages = stream::poll_fn(move |context| driver.poll_message(context));
     while let Some(Ok(message)) = messages.next().await {
