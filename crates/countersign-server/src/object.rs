@@ -31,7 +31,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
     }
 }
 
-/// Deserializes an object or null (for `deserialize_with`).
+/// Deserializes an object, or null as `None` (for `deserialize_with`).
 pub fn maybe<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let object = Option::<Object<T>>::deserialize(deserializer)?;
     Ok(object.map(|Object(value)| value))
@@ -43,7 +43,7 @@ pub fn list<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> 
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
-/// Deserializes an array of objects or null (for `deserialize_with`).
+/// Deserializes an array of objects, or null as `None` (for `deserialize_with`).
 pub fn maybe_list<'de, T: DeserializeOwned, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {

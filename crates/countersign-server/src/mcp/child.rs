@@ -1,8 +1,8 @@
 //! A server process that the gateway starts. Messages go over its standard input and output; its standard error is the
 //! gateway's own.
 //!
-//! The server gets a minimal environment plus what the operator adds (`environment`). It leads its own process group;
-//! when it has ended or is no longer needed, the whole group is ended (`group`).
+//! The server gets a minimal environment plus the variables that the operator adds (`environment`). The server runs in
+//! a process group of its own. When it has ended or is no longer needed, the whole group is ended (`group`).
 
 use std::io;
 use std::pin::Pin;

@@ -80,7 +80,8 @@ impl Relay {
     }
 
     /// Waits for the decision and meanwhile asks the person at the client; the first decision counts. An open
-    /// elicitation shows that person why the call waits, so the wait may be longer than usual.
+    /// elicitation shows that person why the call waits, so the wait may be longer than usual. Returns `None` if the
+    /// request was cancelled or the client has disconnected.
     async fn wait_and_ask(
         &self,
         in_flight: &InFlightCall,

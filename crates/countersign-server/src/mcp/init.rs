@@ -305,7 +305,7 @@ fn remark(text: &str) -> String {
     lines.collect()
 }
 
-/// What the server itself claims about a tool in its annotations.
+/// The server's own claims about a tool, from its annotations.
 #[derive(Debug, Default)]
 struct Claimed {
     reads_only: bool,

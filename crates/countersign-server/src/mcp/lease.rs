@@ -118,7 +118,7 @@ impl Lease {
         self.length / 3
     }
 
-    /// Returns the session for calls to one server; `server` is its number in this gateway.
+    /// Returns the session under which calls to a server are proposed. `server` is the server's number in this gateway.
     pub fn session(&self, server: u64) -> Option<Session> {
         Session::new(format!("{PREFIX}{}.{server}", self.owner)).ok()
     }

@@ -73,7 +73,7 @@ pub struct Relay {
     forwarded: Mutex<Forwarded>,
     /// The server's requests that the client has not answered.
     asked: Mutex<Forwarded>,
-    /// The client's requests whose answers we extend.
+    /// The client's requests whose answers the gateway extends, and what it adds to each.
     lists: Mutex<HashMap<Id, Adds>>,
     /// True if the server supports no tasks, so that all tasks are ours.
     adds_tasks: AtomicBool,
@@ -85,13 +85,13 @@ pub struct Relay {
     continuations: Continuations,
     /// Passed calls with an effect other than `read`, until the server answers them.
     passed: Mutex<HashMap<Id, (CallId, PermitToken)>>,
-    /// Earlier answers to the client.
+    /// Earlier answers of servers to the client, from which the provenance of later arguments is found.
     pub seen: Arc<Seen>,
     /// Our own requests to the client that have no answer yet.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
 
-/// What the gateway adds to a server's answer: its built-in tools or the tasks extension.
+/// Addition of the gateway to a server's answer: the built-in tools or the tasks extension.
 #[derive(Clone, Copy)]
 enum Adds {
     Tools,
@@ -292,7 +292,7 @@ impl Relay {
                 self.passed_answered(id, &frame);
                 let adds = match others {
                     0 => lock(&self.lists).remove(id),
-                    // Two requests share this id: the content tells whether the answer is a tool list.
+                    // Two requests share this id, so only the content shows whether the answer is a tool list.
                     _ => lock(&self.lists).get(id).copied().filter(|_| has_tools(&frame)),
                 };
                 if frame.part(&frame.result).is_some_and(speaks_for_us) {
@@ -406,7 +406,7 @@ impl Relay {
         lock(&self.questions).remove(id);
     }
 
-    /// Returns the capabilities that the client declared when it connected.
+    /// Returns the capabilities that the client declared last, as JSON; `None` if it declared none.
     pub(super) fn capabilities(&self) -> Option<String> {
         lock(&self.client).capabilities.clone()
     }

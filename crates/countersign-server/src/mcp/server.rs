@@ -220,8 +220,9 @@ impl Server {
         lock(&self.meta).clone()
     }
 
-    /// Handles a response to one of our requests, and returns any other message. A request of the server under one of
-    /// our ids is dropped, because the client's answer to it would be taken for an answer to our request (X14).
+    /// Handles a response to one of our requests, for which it returns `None`, and returns any other message. A request
+    /// of the server under one of our ids is dropped, because the client's answer to it would be taken for an answer to
+    /// our request (X14).
     pub fn take_own(&self, frame: Frame) -> Option<Frame> {
         let id = match &frame.kind {
             Kind::Response { id } if is_own(id) => id,

@@ -50,9 +50,9 @@ pub struct Parts {
 pub struct Settings {
     /// The tenant of people who sign in by name; tokens and sessions carry their own.
     pub tenant: Tenant,
-    /// Longest time a long poll may wait for a decision.
+    /// Maximum time that a long poll may wait for a decision.
     pub longest_wait: Duration,
-    /// Maximum decisions per person per second.
+    /// Maximum number of decisions per person and second.
     pub decisions_per_second: NonZeroU32,
     /// Limits from the `[limits]` table of the configuration.
     pub limits: LimitSettings,

@@ -253,7 +253,8 @@ fn raw(arguments: &Arguments) -> Option<Box<RawValue>> {
     RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned()).ok()
 }
 
-/// Converts a result: JSON unchanged, any other text as a string.
+/// Converts a result: JSON unchanged, any other text as a string that is escaped and cut to about a million characters.
+/// `None` if the result cannot be serialized.
 pub fn result(bytes: &[u8]) -> Option<Box<RawValue>> {
     const LONGEST_TEXT: usize = 1024 * 1024;
     let text = String::from_utf8_lossy(bytes);

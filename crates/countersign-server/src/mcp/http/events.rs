@@ -19,7 +19,7 @@ fn is_other(event: &Event) -> bool {
     !matches!(event.name.as_deref(), None | Some(b"" | b"message"))
 }
 
-/// Returns the text of an event with its own message replaced by this one.
+/// Returns the text of an event with its own message replaced with `message`.
 pub fn event_with(event: &Event, message: &OneLine) -> Bytes {
     let mut made = Vec::with_capacity(message.len() + 64);
     if let Some(id) = event.id.as_deref().and_then(plain) {

@@ -357,7 +357,7 @@ impl Conversation {
         drop(waits);
         match (answered, id) {
             (Some(answer), id) => {
-                // The server never got the request, or nobody will answer it.
+                // Either the server never got the request, or it will not be answered.
                 if let Some(id) = &id {
                     lock(&self.waiting).remove(id);
                 }

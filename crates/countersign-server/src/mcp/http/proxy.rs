@@ -1,8 +1,9 @@
 //! Reverse proxy to a server at a URL: forwards headers and messages, and returns the server's events.
 //!
-//! Every message is parsed strictly, in both directions. Headers that say how to decode a body (type, charset,
-//! compression) are replaced by ours: a server that decodes by the client's headers could read another message in the
-//! same bytes. Not here: sessions of our own. The server creates them; we only remember which client each belongs to.
+//! Every message is parsed strictly, in both directions. Headers that describe how to decode a body (type, charset,
+//! compression) are replaced with ours: a server that decodes by the client's headers could read another message in the
+//! same bytes. Not here: sessions of our own. The server creates the sessions; we only remember which client each of
+//! them belongs to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,7 +48,7 @@ const NOT_PASSED: [HeaderName; 11] = [
     // We have to read the body, so it must not be compressed.
     header::ACCEPT_ENCODING,
     header::CONTENT_ENCODING,
-    // Replaced by ours: the body is UTF-8, whatever the client says.
+    // Replaced with ours: the body is UTF-8, whatever the client's header claims.
     header::CONTENT_TYPE,
 ];
 

@@ -26,7 +26,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// Returns a session without counting that as a use.
+    /// Returns the relay of a session, which does not count as a use; `None` if the session is unknown.
     pub fn get(&self, name: &str) -> Option<&Arc<Relay>> {
         self.known.get(name).map(|session| &session.relay)
     }

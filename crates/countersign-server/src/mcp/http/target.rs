@@ -164,7 +164,7 @@ impl Upstream for HttpUpstream {
                 Err(lost) => lost,
             };
             let is_answered = exchange.is_answered;
-            // If the message was held back because it was late, `OneLine` has already told the sender.
+            // If the message was held back because it was late, `OneLine` has already reported that to the sender.
             if let Some(id) = id.filter(|_| !is_answered && !line.was_held_back()) {
                 let _ = heard.send(Heard::Lost(id, lost)).await;
             }

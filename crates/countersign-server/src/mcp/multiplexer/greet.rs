@@ -27,7 +27,8 @@ pub const GREETS_WITHIN: Duration = Duration::from_secs(10);
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Multiplexer {
-    /// Initializes all servers and answers the client for those that succeed.
+    /// Initializes all servers, and answers the client for those that succeed. Returns `None`, because there is nothing
+    /// left to route.
     pub(super) async fn greet(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let has_begun = std::mem::replace(&mut lock(&self.greeting).has_begun, true);
         if has_begun {
@@ -116,8 +117,8 @@ impl Multiplexer {
         self.tasks.spawn(async move { upstream.refusal().await });
     }
 
-    /// Answers `server/discover` for all servers. If any of them does not support it, the client gets an error and has
-    /// to use `initialize`.
+    /// Answers `server/discover` for all servers. If a server does not support it, the client gets an error and has to
+    /// use `initialize`.
     pub(super) async fn discover(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
         let mut upstreams = self.upstreams.all();
@@ -301,7 +302,7 @@ fn together(answers: &[(String, Bytes)]) -> String {
     merged(&all)
 }
 
-/// Joins the instructions of all servers, each under the server's name.
+/// Joins the instructions of all servers, each under the server's name, as a JSON member; `None` if no server has any.
 fn instructions(answers: &[(String, Bytes)]) -> Option<String> {
     let all: Vec<String> = answers
         .iter()

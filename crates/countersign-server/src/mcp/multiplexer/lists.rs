@@ -82,7 +82,7 @@ impl List {
 }
 
 impl Multiplexer {
-    /// Answers a list request with the items of all servers.
+    /// Answers a list request with the items of all servers. Returns `None`, because there is nothing left to route.
     pub(super) async fn list(self: Arc<Self>, asked: ClientRequest, list: List) -> Option<Routed> {
         let [cursor] = pick(asked.params(), ["cursor"]).unwrap_or([None]);
         if cursor.is_some_and(|cursor| cursor.get() != "null") {
@@ -135,7 +135,8 @@ impl Multiplexer {
         None
     }
 
-    /// Sets the log level of all servers that log.
+    /// Sets the log level of all servers that log, and answers the client. Returns `None`, because there is nothing
+    /// left to route.
     pub(super) async fn set_level(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
         let mut upstreams = self.upstreams.all();
@@ -209,7 +210,8 @@ fn shown<'t>(upstream: &UpstreamRelay, item: &'t RawValue) -> Option<Cow<'t, str
     upstream.relay.shown(item, &name, listed.definition)
 }
 
-/// Returns one item as the client gets it, with the prefix in its name. An item that lacks a required name is left out.
+/// Returns one item as the client gets it, with the server's prefix in its name if `is_named`; `None` if that name is
+/// missing.
 fn written(server: &str, text: &str, is_named: bool) -> Option<String> {
     if !is_named {
         return Some(text.to_owned());

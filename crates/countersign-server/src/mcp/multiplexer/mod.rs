@@ -115,12 +115,13 @@ impl Upstreams {
 struct Greeting {
     /// Whether the client has sent `initialize`.
     has_begun: bool,
-    /// The client's `notifications/initialized`, once it has come.
+    /// The client's `notifications/initialized`; `None` until the client has sent it.
     initialized: Option<OneLine>,
 }
 
 impl Multiplexer {
-    /// Awaits in the background which server a message goes to, and sends it. Errors go to `back`.
+    /// If the ruling on a message is still awaited, awaits it in the background and sends the message. Errors go to
+    /// `back`.
     pub fn later(self: &Arc<Self>, next: Next<Routed>, back: &Back) {
         let Next::Later(routed) = next else {
             return;

@@ -67,7 +67,8 @@ impl Multiplexer {
         }
     }
 
-    /// Handles a completion request, for an argument of a prompt or of a URI template.
+    /// Passes a completion request, for an argument of a prompt or of a URI template, to the server that offers it, or
+    /// refuses the request.
     pub(super) async fn complete(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let reference = pick(asked.params(), ["ref"])
             .ok()
@@ -99,8 +100,8 @@ impl Multiplexer {
         }
     }
 
-    /// Handles a request about a task. The first relay answers for the gateway's tasks; a server's task is passed to
-    /// that server.
+    /// Passes a request about a task to the server that has the task, or refuses the request. Requests about the
+    /// gateway's own tasks go to the first relay, which answers them.
     pub(super) async fn task(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let Some((task, _)) = asked.text("taskId") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no task").await;

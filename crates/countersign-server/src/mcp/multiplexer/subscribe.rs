@@ -56,7 +56,7 @@ pub struct Subscription {
 }
 
 impl Multiplexer {
-    /// Starts a subscription at all servers.
+    /// Starts a subscription. Returns the requests to the servers, or `None` if the subscription was refused.
     pub(super) async fn subscribe(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let filter = pick(asked.params(), ["notifications"])
             .ok()

@@ -72,7 +72,8 @@ impl TalkSecret {
         named(fields, session)
     }
 
-    /// Returns the channel of a person's session in `countersign chat`. Never equal to the channel of a served agent.
+    /// Returns the channel of a person's session in `countersign chat`, or `None` if the session id is invalid. The
+    /// channel never equals that of a session with a served agent.
     pub fn terminal(
         &self,
         tenant: &Tenant,

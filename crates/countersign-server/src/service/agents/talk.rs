@@ -126,7 +126,8 @@ impl Talks {
     }
 }
 
-/// Returns the message id of a card. A reply that refers to this id shows that the person saw the card.
+/// Returns the message id of a card. A reply that refers to this id shows that the person saw the card. Never `None` in
+/// practice, because the id is always a valid key.
 pub fn card_key(approval: ApprovalId) -> Option<Key> {
     Key::new(format!("card-{approval}")).ok()
 }
