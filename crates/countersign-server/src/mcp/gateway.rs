@@ -43,7 +43,7 @@ const LAST_TRY: Duration = Duration::from_secs(3);
 /// Delay before a read of the store is retried after an error.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// A gateway; there is one per process.
+/// The gateway of a process, shared by all its clients.
 pub struct Gateway {
     /// The gate that rules on calls and starts them.
     pub gate: Gate,
@@ -58,7 +58,7 @@ pub struct Gateway {
     pub(super) resumed: Vec<String>,
     /// Live servers of this process.
     pub(super) servers: Mutex<Vec<Weak<Server>>>,
-    /// This gateway's lease, by which its own calls are told from those of other gateways.
+    /// Lease of this gateway, which distinguishes its own calls from those of other gateways.
     pub lease: Lease,
     /// Settings from the operator.
     pub settings: Settings,

@@ -1,4 +1,4 @@
-//! Waits for a decision as long as the client can.
+//! Waits for the decision on a held call, for as long as the client can wait for an answer.
 //!
 //! Input: a held call. Output: one answer, which reports how the call ended or that it is still pending. The end of the
 //! wait decides nothing: a call that is approved later still runs, and a client that repeats the call gets its result.

@@ -25,7 +25,7 @@ use super::one_line::OneLine;
 use super::relay::{InFlightCall, Relay};
 use super::wire;
 
-/// Prefix of `requestState` values that the gateway issues, by which they are told from those of servers.
+/// Prefix of `requestState` values that the gateway issues, which distinguishes them from those of servers.
 const PREFIX: &str = "countersign:";
 /// Key of our question in `inputRequests`.
 const QUESTION: &str = "countersign";

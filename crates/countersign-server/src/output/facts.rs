@@ -117,8 +117,8 @@ fn earlier_votes(approval: &ApprovalView) -> &[VoteView] {
     }
 }
 
-/// Returns the requirements for approving beyond being an approver: quorum, four eyes, surface. `None` if there are
-/// none.
+/// Returns the requirements for approving other than being an approver: quorum, four eyes, surface. `None` if there are
+/// no such requirements.
 pub fn takes(approval: &ApprovalView) -> Option<String> {
     let mut takes = Vec::new();
     if approval.quorum > 1 {

@@ -10,7 +10,7 @@ struct Error<'a> {
     hint: Option<&'a str>,
 }
 
-/// Formats an error as `{"error":{"code","message","hint"}}`, as all surfaces do.
+/// Formats an error as `{"error":{"code","message","hint"}}`, the form that all surfaces use.
 pub fn error(code: &str, message: &str, hint: Option<&str>) -> String {
     let error = Error { code, message, hint };
     serde_json::json!({ "error": error }).to_string()

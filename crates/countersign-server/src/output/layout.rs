@@ -326,7 +326,7 @@ mod tests {
         );
         // A word that is wider than the screen is cut.
         assert_eq!(rows("abcdefghijklmnop", Some(10)), ["abcdefghij", "  klmnop"]);
-        // Untrusted text inside keeps its gutter, and our own words after it have none.
+        // Untrusted text inside our own text keeps its gutter, and our own words after it get no gutter.
         let text = format!("one two {} three four five", foreign("abcdefghijkl"));
         assert_eq!(
             rows(&text, Some(16)),

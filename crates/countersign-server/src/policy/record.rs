@@ -89,7 +89,7 @@ pub async fn is_on_record(
     Err(StoreError::Busy("the policy on record keeps changing".to_owned()))
 }
 
-/// Reads the hash of the policy on record under a key; `None` if there is none.
+/// Reads the hash of the policy on record under a key; `None` if no policy is on record.
 pub async fn read(store: &dyn Store, key: &str) -> Result<Option<String>, StoreError> {
     let there = store.entry(Kind::Setting, key).await?;
     Ok(there.map(|there| String::from_utf8_lossy(&there.body).into_owned()))

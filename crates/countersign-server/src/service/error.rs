@@ -24,7 +24,7 @@ pub enum ServiceError {
     NotValid,
     /// The credential has none of these scopes.
     WrongScope(&'static [Scope]),
-    /// This person may not record the outcome of the call, because only its approvers may.
+    /// This person cannot record the outcome of the call, because the person is not one of its approvers.
     NotAnApprover(Person),
     /// A text is too long; contains a message with the limit.
     TooLong(String),

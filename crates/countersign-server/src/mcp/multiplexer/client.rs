@@ -172,8 +172,8 @@ impl Multiplexer {
         }
     }
 
-    /// Forwards a message that wants no response. The relay gets it even if its server is not ready, because calls may
-    /// wait there.
+    /// Forwards a message that wants no response. The relay gets the message even if its server is not ready, because
+    /// calls may be waiting in the relay.
     pub(super) async fn pass(&self, upstream: usize, line: OneLine, back: &Back) {
         let Some(upstream) = self.upstreams.get(upstream) else {
             return;

@@ -33,7 +33,7 @@ pub struct Started {
     sources: Vec<(usize, Source)>,
 }
 
-/// Connects to all servers. A server that cannot be reached is left out; fails if none can.
+/// Connects to all servers. A server that cannot be reached is left out. Fails if no server can be reached.
 pub fn connect(specs: &[Spec]) -> Result<Connections, Failure> {
     let all: Connections = specs.iter().map(|spec| (spec.clone(), spec.connect())).collect();
     if all.iter().any(|(_, connection)| connection.is_ok()) {

@@ -40,12 +40,13 @@ impl Forwarded {
         std::mem::take(&mut self.open).into_keys().collect()
     }
 
-    /// Removes one request of this id. Returns false if there was none.
+    /// Removes one request with this id. Returns false if there was no such request.
     pub fn take(&mut self, id: &Id) -> bool {
         self.take_one(id).is_some()
     }
 
-    /// Removes one request of this id. Returns how many of the same id are left, or `None` if there was none.
+    /// Removes one request with this id. Returns how many requests with the same id are left, or `None` if there was no
+    /// such request.
     pub fn take_one(&mut self, id: &Id) -> Option<usize> {
         let count = self.open.get_mut(id)?;
         *count -= 1;
