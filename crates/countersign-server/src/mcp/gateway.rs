@@ -178,7 +178,7 @@ impl Gateway {
         all
     }
 
-    /// Returns true if an approval was proposed by this gateway, or by an earlier process of it that was started in the
+    /// Returns true if an approval was proposed by this gateway, or by another gateway process that was started in the
     /// same way.
     pub fn is_of_ours(&self, approval: &Approval) -> bool {
         let tool = approval.calls.first().map_or("", |call| call.tool.as_str());

@@ -33,8 +33,8 @@ pub struct Files {
 pub struct Acceptor(TlsAcceptor);
 
 impl Acceptor {
-    /// Loads the certificate and the key. Fails if they cannot be used for TLS, or if others could replace the key
-    /// file.
+    /// Loads the certificate and the key. Fails if they cannot be used for TLS, if the path of the key is relative, or
+    /// if others could change the key file.
     pub fn load(files: &Files) -> Result<Acceptor, Failure> {
         let bad = |file: &Path, error: String| {
             let message = format!("cannot use `{}` for TLS: {error}", file.display());

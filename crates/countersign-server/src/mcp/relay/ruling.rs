@@ -285,8 +285,8 @@ impl Relay {
         }
     }
 
-    /// Handles a cancellation. Returns true if the gateway had not forwarded the call, so that the server must not see
-    /// the cancellation.
+    /// Handles a cancellation. Returns true if the gateway answers the cancelled request itself, so that the server
+    /// must not see the cancellation.
     pub(super) fn cancel(self: &Arc<Self>, frame: &Frame) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let Ok([Some(request)]) = pick(params, ["requestId"]) else {
