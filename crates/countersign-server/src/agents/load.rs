@@ -77,9 +77,11 @@ pub fn load(sources: &BTreeMap<String, AgentSource>) -> Result<Ready, Failure> {
             (Some(path), None) if source.data.is_none() => (read(path).map_err(bad)?, Vec::new()),
             (Some(_), None) => return Err(bad("`data` belongs to a `world`".to_owned())),
             (None, Some(world)) => {
-                let setup = source
-                    .setup()
-                    .ok_or_else(|| bad(format!("there is no world `{world}`; the worlds are crm, cms and ranch")))?;
+                let setup = source.setup().ok_or_else(|| {
+                    bad(format!(
+                        "there is no world `{world}`; the worlds are crm, cms and ranch"
+                    ))
+                })?;
                 let world = open_world(setup, name, source.data.as_deref());
                 ready.worlds.push(world.map_err(bad)?);
                 (built_in(setup).map_err(bad)?, openings(setup))

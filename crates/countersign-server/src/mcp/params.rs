@@ -102,7 +102,7 @@ pub fn written(value: &Value) -> Option<String> {
                 (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64)
             });
             match whole {
-                Some(whole) => (whole.abs() <= LARGEST).then(|| whole.to_string()),
+                Some(whole) => (-LARGEST..=LARGEST).contains(&whole).then(|| whole.to_string()),
                 None => number
                     .as_f64()
                     .filter(|number| number.fract() != 0.0)

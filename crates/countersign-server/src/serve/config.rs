@@ -212,6 +212,9 @@ fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> R
     let worlds: Vec<(&str, &str)> = worlds.iter().map(|(name, text)| (name.as_str(), *text)).collect();
     policy.text = agents::join(&policy.text, &worlds)?;
     policy.policy = Policy::parse(&policy.text).map_err(|problems| problems.to_string())?;
+    if let Some(file) = &policy.file {
+        policy::protect(&mut policy.policy, file);
+    }
     Ok(())
 }
 

@@ -38,7 +38,7 @@ use crate::service::agents::{self as served, Agents, TalkSecret};
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
 use crate::web::{self, AllowedHosts, App, listener, tls};
-use crate::{access, backend, inbox, keys, pace, store};
+use crate::{access, backend, inbox, keys, pace, policy, store};
 
 /// Maximum time that a shutdown waits for running calls.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
@@ -82,9 +82,10 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         );
     }
     let change = Change::from_flag(options.policy_change);
-    let policy = config.policy.policy.hash();
-    let mut gate = Gate::new(store, Arc::new(config.policy.policy))
-        .with_executor(Arc::new(executors) as Arc<dyn Executor>);
+    let mut rules = config.policy.policy;
+    policy::protect(&mut rules, Path::new(&config.store));
+    let policy = rules.hash();
+    let mut gate = Gate::new(store, Arc::new(rules)).with_executor(Arc::new(executors) as Arc<dyn Executor>);
     if let Some(sealer) = sealer {
         gate = gate.with_sealer(sealer);
     }

@@ -68,7 +68,11 @@ pub async fn serve<R: Routes>(
     let room = Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS)));
     let addresses = Addresses::new(settings, proxies.clone());
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else {
+        let free = tokio::select! {
+            free = room.clone().acquire_owned() => free,
+            () = stopping.cancelled() => break,
+        };
+        let Ok(permit) = free else {
             break;
         };
         let accepted = tokio::select! {

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use crate::served::Served;
 use crate::test_folder::TestFolder;
 
 /// Returns every file and folder below `folder` with its mode.
@@ -176,4 +177,30 @@ fn x95_a_store_that_is_no_regular_file_is_refused_at_once() {
         left.code != 0 && left.stderr.contains("not a regular file"),
         "{left:?}"
     );
+}
+
+/// X81: a service holds reads of its own policy and store, also with an example agent, whose policy is merged.
+#[test]
+fn x81_a_service_holds_reads_of_its_own_files() {
+    for settings in ["", "[agents.crm]\nworld = \"crm\"\nmodel = \"script\"\n"] {
+        let place = TestFolder::without_policy();
+        place.write(
+            "countersign.toml",
+            "[tools.lookup]\neffect = \"read\"\nplaces = [\"path\"]\n",
+        );
+        place.write("countersign-serve.toml", settings);
+        let served = Served::start(&place);
+        let agent = served.agent();
+        for (name, is_held) in [
+            ("countersign.toml", true),
+            ("countersign.db", true),
+            ("notes.txt", false),
+        ] {
+            let path = place.path().join(name).display().to_string();
+            let arguments = serde_json::json!({ "path": path }).to_string();
+            let answer = served.good(&agent, &["--json", "propose", "lookup", &arguments]);
+            let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer["approval"]["id"].is_string(), is_held, "{name}: {answer}");
+        }
+    }
 }

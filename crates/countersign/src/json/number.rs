@@ -66,7 +66,10 @@ mod tests {
 
     #[test]
     fn exponents_beyond_any_number_differ_from_their_opposite() {
-        let (large, small) = (decimal("1e99999999999999999999"), decimal("1e-99999999999999999999"));
+        let (large, small) = (
+            decimal("1e99999999999999999999"),
+            decimal("1e-99999999999999999999"),
+        );
         assert_ne!(large, small);
         assert_eq!(large, decimal("1E+99999999999999999999"));
     }

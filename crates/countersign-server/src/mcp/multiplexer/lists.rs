@@ -141,13 +141,13 @@ impl Multiplexer {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
         let mut upstreams = self.upstreams.all();
         upstreams.retain(|upstream| upstream.can("logging"));
-        let set = upstreams
-            .iter()
-            .map(|upstream| upstream.relay.server.request("logging/setLevel", &params));
-        let set = tokio::time::timeout(WITHIN, futures_util::future::join_all(set))
-            .await
-            .unwrap_or_default();
-        let mut answers = set.iter().flatten();
+        let set = upstreams.iter().map(|upstream| {
+            let set = upstream.relay.server.request("logging/setLevel", &params);
+            // Each server has its own time, so that a silent one does not hide the others' answers.
+            tokio::time::timeout(WITHIN, set)
+        });
+        let set = futures_util::future::join_all(set).await;
+        let mut answers = set.iter().flatten().flatten();
         let is_set = answers.clone().any(|answer| answer.result.is_some());
         let refused = answers.find_map(|answer| answer.part(&answer.error));
         let answer = match (is_set, refused) {

@@ -136,20 +136,17 @@ impl Multiplexer {
             let server = &upstream.relay.server;
             let meta = server.meta().map(|meta| format!(",\"_meta\":{{{meta}}}"));
             let params = format!("{{\"taskId\":{}{}}}", quote(task), meta.unwrap_or_default());
-            let answer = server.request("tasks/get", &params).await;
-            answer
-                .is_ok_and(|answer| answer.result.is_some())
-                .then_some(number)
+            // Each server has its own time, so that a silent one does not hide the others' answers.
+            let answer = tokio::time::timeout(super::lists::WITHIN, server.request("tasks/get", &params));
+            let has_task = matches!(answer.await, Ok(Ok(answer)) if answer.result.is_some());
+            has_task.then_some(number)
         };
         let upstreams = self.upstreams.all();
         let with_tasks = upstreams
             .iter()
             .enumerate()
             .filter(|(_, upstream)| upstream.is_ready());
-        let asked = futures_util::future::join_all(with_tasks.map(ask));
-        let found = tokio::time::timeout(super::lists::WITHIN, asked)
-            .await
-            .unwrap_or_default();
+        let found = futures_util::future::join_all(with_tasks.map(ask)).await;
         let found: Vec<usize> = found.into_iter().flatten().collect();
         for upstream in &found {
             lock(&self.routes).task(task, *upstream);
