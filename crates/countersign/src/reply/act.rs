@@ -8,7 +8,7 @@
 //! verb last. After the verb, a reply may say "it" or the whole object. If more follows the object ("twice", "to delete
 //! a contact", "from savings"), the verb is not enough, and only the label or all of the words name the act.
 //!
-//! INVARIANT: without a yes, only the label, its verb or all words of the act approve ([`Named::is_whole`]). No list of
+//! INVARIANT: without a yes, only the label or its verb approves ([`Named::is_of_label`]). No list of
 //! nouns can tell whether the first word of a summary is the act: in "Delete protection" and "Order hold" it is not.
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -17,8 +17,9 @@ use super::card::{NOT, agrees};
 use super::kind::{Kinds, PieceKind};
 use super::language::{Language, Tables};
 use super::offer::{Offer, OfferWords};
-use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, phrases_of};
+use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, is_english, phrases_of};
 use super::word::{Words, is_unspaced, split};
+use crate::policy::Act;
 
 /// Words of the offer that name the act.
 #[derive(Default)]
@@ -53,6 +54,9 @@ pub(super) struct ActWords {
     pub(super) has_unclear_label: bool,
     /// True if the operator's approving label is the act's verb and nothing else, so that "delete it" repeats it.
     pub(super) has_verb_label: bool,
+    /// True if the noun after the act's verb may be the noun of another act ("Transfer limit"), so that the verb without
+    /// its object may mean the opposite.
+    pub(super) is_object_unclear: bool,
     /// True if the act is more than its verb and object, so that repeating these two is not enough.
     is_more: bool,
 }
@@ -70,6 +74,8 @@ struct Name {
     is_known: bool,
     is_verb_last: bool,
     is_more: bool,
+    /// See [`ActWords::is_object_unclear`].
+    is_object_unclear: bool,
 }
 
 /// A part of a reply that names the act.
@@ -83,9 +89,9 @@ pub(super) struct Named {
     pub(super) has_object: bool,
     /// True if neither an object nor a pronoun follows the verb, so that the next words may be its object.
     pub(super) is_open: bool,
-    /// True if the words repeat the approving label, all fixed words of the act, or the verb that is the whole label.
-    /// Other words of the act approve only after a yes.
-    pub(super) is_whole: bool,
+    /// True if the words repeat the approving label, or begin with the verb that is the whole label. Other words of the
+    /// act approve only after a yes.
+    pub(super) is_of_label: bool,
 }
 
 /// How a reply refers to the act's object.
@@ -203,7 +209,9 @@ impl ActWords {
         let act = act.filter(|_| is_named);
         let of_label = of_label.filter(|_| !is_cut);
         let summary = act.and_then(|act| reader.read(act.summary()?, act.every()?, false));
-        let title = act.and_then(|act| {
+        // If the verb of the summary may be a value, a title such as "Order" does not name the act either.
+        let is_titled = |act: &&Act| act.summary().is_none() || summary.is_some();
+        let title = act.filter(is_titled).and_then(|act| {
             let name = reader.read(act.title(), act.title(), false)?;
             // A tool's name says what it does only if it begins with a verb.
             let is_act = || name.verb.first().is_some_and(|verb| reader.is_act(verb));
@@ -228,6 +236,7 @@ impl ActWords {
             waits,
             is_familiar,
             is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)),
+            is_object_unclear: names.iter().any(|name| name.is_object_unclear),
             has_verb_label,
             is_turned: false,
             is_negated,
@@ -275,13 +284,13 @@ impl ActWords {
     /// Returns the ways in which the words at the start of `rest` may name the act.
     pub(super) fn named(&self, rest: &[&str], listed: &[&Phrases]) -> Vec<Named> {
         let mut found = Vec::new();
-        let mut add = |length: usize, is_verb_alone: bool, object: Object, is_whole: bool| {
+        let mut add = |length: usize, is_verb_alone: bool, object: Object, is_of_label: bool| {
             found.push(Named {
                 length,
                 is_verb_alone,
                 has_object: object == Object::Named,
                 is_open: object == Object::Missing,
-                is_whole,
+                is_of_label,
             });
         };
         let of_words = |count: usize| match count > 1 {
@@ -297,8 +306,7 @@ impl ActWords {
                 && rest.first().copied() == name.whole.first().map(String::as_str)
                 && let Some(length) = repeats(rest, &name.whole, listed)
             {
-                let is_whole = name.whole.len() > 1 || self.has_verb_label;
-                add(length, false, of_words(name.whole.len()), is_whole);
+                add(length, false, of_words(name.whole.len()), self.has_verb_label);
             }
             if self.is_more {
                 continue;
@@ -528,7 +536,7 @@ impl<'a> NameReader<'a> {
         let words = all.get(skipped..).unwrap_or_default();
         let first = words.first()?;
         let mut name = match is_unspaced(&first.word) {
-            true => self.unspaced(words),
+            true => self.unspaced(words, text),
             false => self
                 .verb_last(words, text)
                 .or_else(|| {
@@ -537,6 +545,13 @@ impl<'a> NameReader<'a> {
                 })
                 .unwrap_or_default(),
         };
+        // The verb may be a value: "{{ action }} order …" may cancel the order.
+        let is_verb_last = self.own.is_some_and(|own| own.is_verb_last);
+        let may_be_value = first.is_after_value || (is_verb_last && ends_in_value(text));
+        let is_between_values = first.is_after_value && ends_in_value(text);
+        if !is_label && (is_between_values || (name.verb.is_empty() && may_be_value)) {
+            return None;
+        }
         // A reply that ends in a preposition was broken off, unless the preposition belongs to the verb: "check out".
         while !is_label
             && ends_in_value(text)
@@ -640,9 +655,31 @@ impl<'a> NameReader<'a> {
         name.is_more |= ends_in_act && !is_before_article && self.is_in(&first.word, |phrases| &phrases.both);
         // "Reply-all" is a different verb from "reply".
         name.is_more |= words.get(1).is_some_and(|next| next.is_after_hyphen);
+        name.is_object_unclear = !is_before_article && self.is_object_unclear(&first.word, &name.object);
         name.is_known = is_known;
         name.verb = verb;
         Some(name)
+    }
+
+    /// Returns true if a noun directly after the verb may be the noun of another act: "Transfer limit" transfers nothing.
+    /// In English, plurals and listed nouns are things. In Romance languages, a noun is one after an infinitive; other
+    /// forms of the verb may be nouns themselves ("Paga reducida").
+    fn is_object_unclear(&self, verb: &str, object: &[String]) -> bool {
+        const INFINITIVES: [&str; 8] = ["ar", "er", "ir", "are", "ere", "ire", "re", "oir"];
+        let Some(last) = object.last() else {
+            return false;
+        };
+        let is_romance = ["es", "pt", "it", "fr", "ca", "gl"]
+            .iter()
+            .filter_map(|tag| phrases_of(tag))
+            .any(|romance| self.own.is_some_and(|own| std::ptr::eq(own, romance)));
+        if is_romance {
+            return !INFINITIVES.iter().any(|ending| verb.ends_with(ending));
+        }
+        let is_plural = last.ends_with('s') && !last.ends_with("ss");
+        let is_thing =
+            is_plural || self.is_in(last, |phrases| &phrases.thing) || last.chars().any(char::is_numeric);
+        self.own.is_some_and(is_english) && !is_thing
     }
 
     /// Reads a text such as "Kontakt … löschen", in a language that puts the verb last. `None` if it ends in no known
@@ -679,7 +716,7 @@ impl<'a> NameReader<'a> {
     }
 
     /// Reads a text in a script without spaces, where only a listed verb at the beginning or end can be recognised.
-    fn unspaced(&self, words: &[Fixed]) -> Name {
+    fn unspaced(&self, words: &[Fixed], text: &str) -> Name {
         let Some(own) = self.own else {
             return Name::default();
         };
@@ -694,9 +731,12 @@ impl<'a> NameReader<'a> {
                 .filter(|verb| texts.starts_with(verb))
                 .max_by_key(|verb| verb.len()),
         };
-        let Some(verb) =
-            found.filter(|_| own.is_verb_last || words.first().is_some_and(|word| !word.is_after_value))
-        else {
+        // Where the verb would stand, there must be no value that may be the verb itself.
+        let is_fixed = match own.is_verb_last {
+            true => !ends_in_value(text),
+            false => words.first().is_some_and(|word| !word.is_after_value),
+        };
+        let Some(verb) = found.filter(|_| is_fixed) else {
             return Name::default();
         };
         let others = match own.is_verb_last {

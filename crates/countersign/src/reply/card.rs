@@ -23,7 +23,7 @@ use super::word::{Words, is_unspaced, split};
 pub(super) enum Enough {
     /// Nothing more: the reply is exactly the approving label.
     IsLabel,
-    /// A yes, the approving label, or all words of the act.
+    /// A yes or the approving label.
     Yes,
     /// Also some words of the act without a yes, such as "delete it". These approve nothing; the person is asked again.
     SomeOfAct,
@@ -172,6 +172,11 @@ fn never(reply: &[&str], listed: &[&Phrases]) -> bool {
 /// Returns true if a reply consists of the same words again and again, as in "ja, ja" or "да да", which people often do
 /// not mean.
 fn is_repeated(reply: &[&str]) -> bool {
+    // Chinese "好是好" concedes something before a "but", and "好是" breaks off before it.
+    let concedes = |three: &[&str]| matches!(three, [first, "是", last] if first == last);
+    if reply.windows(3).any(concedes) || matches!(reply, [.., before, "是"] if *before != "是") {
+        return true;
+    }
     let is_word = |word: &&str| word.chars().any(char::is_alphabetic);
     let repeats = |length: usize| {
         let (first, rest) = reply.split_at(length);

@@ -160,7 +160,8 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
             || (needs.plain_yes && has(LOOSE | JUDGEMENT | ONWARD | APPROVAL | GO_ON | MILD))
             || (needs.more_than_act && has(SINGLE))
             || (act.refuses && has(ACT) && !has(LED))
-            || (act.is_verb_unclear && has(BARE) && !has(LED));
+            || (act.is_verb_unclear && has(BARE) && !has(LED))
+            || (act.is_object_unclear && has(BARE) && has(PARTIAL));
         let is_named = has(ACT) && (!has(PARTIAL) || has(LED) || !needs.yes_beside_act);
         if is_opposite || (needs.act_named && !is_named) {
             return false;
@@ -193,7 +194,7 @@ fn bits(named: Named) -> u32 {
         (false, true) => BARE | OPEN,
         (false, false) => BARE | PRONOUN,
     };
-    let partial = if named.is_whole { 0 } else { PARTIAL };
+    let partial = if named.is_of_label { 0 } else { PARTIAL };
     ACT | single | object | partial
 }
 

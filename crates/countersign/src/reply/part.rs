@@ -109,6 +109,8 @@ const NUMBER: [&str; 9] = [
 const ARTICLE: [&str; 11] = [
     "the", "la", "el", "las", "los", "le", "les", "die", "der", "das", "den",
 ];
+/// Articles that make an ordinal something else than a position: "a second", "une seconde".
+const INDEFINITE: [&str; 10] = ["a", "an", "un", "una", "une", "uno", "um", "uma", "ein", "eine"];
 /// Words after a number that change nothing.
 const THING: [&str; 3] = ["one", "ones", "item"];
 const COURTESY: [&str; 7] = ["please", "pls", "por", "favor", "bitte", "thanks", "gracias"];
@@ -310,7 +312,10 @@ impl ListParser<'_> {
         if WEAK_BUT.contains(&self.words.get(self.at.saturating_sub(1))) {
             return None;
         }
-        let is_short = !self.take(&["to", "a", "zu", "à"]);
+        // "A second" is a moment; Spanish "a la segunda" is a position.
+        let next = self.words.get(self.at + 1);
+        let is_to = self.take(&["to", "zu", "à"]) || (ARTICLE.contains(&next) && self.take(&["a"]));
+        let is_short = !is_to;
         Some((Takes::Only, is_short))
     }
 
@@ -326,6 +331,9 @@ impl ListParser<'_> {
                 break;
             }
             let naming = self.at;
+            if INDEFINITE.contains(&self.word()) {
+                return None;
+            }
             self.skip(&ARTICLE);
             let numbering = self.at;
             self.skip(&NUMBER);
@@ -430,6 +438,9 @@ mod tests {
             "only the 2",
             "solo la 2",
             "yes first",
+            "yes, a second",
+            "ok a second please",
+            "only a second",
             "approve first",
             "all but 3",
             "yes 2",

@@ -43,6 +43,8 @@ pub(super) struct Phrases {
     pub(super) noun: Vec<Phrase>,
     /// Nouns for things that prevent, end or reduce what the verb before them does, as in "delete protection".
     pub(super) counter: Vec<Phrase>,
+    /// Nouns of things, which a verb before them acts on.
+    pub(super) thing: Vec<Phrase>,
     /// Verbs that are nouns, too.
     pub(super) both: Vec<Phrase>,
     /// Words that negate a verb.
@@ -190,6 +192,7 @@ fn read(text: &str) -> HashMap<String, Phrases> {
                 "[narrow]" => &mut phrases.narrow,
                 "[noun]" => &mut phrases.noun,
                 "[counter]" => &mut phrases.counter,
+                "[thing]" => &mut phrases.thing,
                 "[both]" => &mut phrases.both,
                 "[dont]" => &mut phrases.dont,
                 "[same]" | "[unsaid]" | "[against]" => {
