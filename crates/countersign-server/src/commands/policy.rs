@@ -140,11 +140,13 @@ fn try_call(
     match (&ruling, output.is_json) {
         (ruling, false) => {
             let rows = loaded.policy.table(asked.tool, asked.arguments, asked.salt);
-            output.text(&catalogue::tried(asked.tool, ruling, &rows));
+            let deny = loaded.policy.deny_condition(asked.tool);
+            output.text(&catalogue::tried(asked.tool, ruling, &rows, deny));
         }
         (Ruling::Pass(pass), true) => output.json(&json!({ "ruling": "pass", "effect": pass.effect }))?,
         (Ruling::Forbid { reason }, true) => {
-            output.json(&json!({ "ruling": "forbidden", "reason": reason }))?
+            let deny = loaded.policy.deny_condition(asked.tool);
+            output.json(&json!({ "ruling": "forbidden", "reason": reason, "deny": deny }))?
         }
         (Ruling::Hold(terms), true) => output.json(&json!({
             "ruling": "held",

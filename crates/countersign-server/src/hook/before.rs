@@ -256,7 +256,7 @@ async fn propose(hook: &Hook<'_>, backend: &Backend, call: &Before) -> Result<Pr
         (Some(Ruling::PassedBefore { .. }), _) => Proposed::Answered(deny(STARTED)),
         (Some(Ruling::Forbidden { reason }), _) => {
             let reason: Vec<String> = reason.lines().map(once).collect();
-            Proposed::Answered(deny(&format!("forbidden by the policy: {}", reason.join("; "))))
+            Proposed::Answered(deny(&reason.join("; ")))
         }
         // The server has already run the tool, so the coding agent must not run it again.
         (Some(Ruling::Ran(_)), _) => Proposed::Answered(deny("the server has run this call itself")),

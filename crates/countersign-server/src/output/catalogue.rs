@@ -143,8 +143,9 @@ pub fn view(listed: &[ToolListing<'_>]) -> Vec<ListedView> {
     listed.iter().map(view).collect()
 }
 
-/// Describes what the policy would do with a call.
-pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
+/// Describes what the policy would do with a call. `deny` is the condition under which it forbids calls of this tool,
+/// which only operators see.
+pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row], deny: Option<&str>) -> String {
     let terms = match ruling {
         Ruling::Pass(pass) => {
             let word = paint(style::GOOD, "pass");
@@ -152,7 +153,9 @@ pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
         }
         Ruling::Forbid { reason } => {
             let word = paint(style::BAD, "forbidden");
-            return format!("{word}: {}\n", shown(&reason.replace("\nhint: ", "; ")));
+            let deny = deny.map(|deny| format!("  deny: {}\n", foreign(deny)));
+            let reason = shown(&reason.replace("\nhint: ", "; "));
+            return format!("{word}: {reason}\n{}", deny.unwrap_or_default());
         }
         Ruling::Hold(terms) => terms,
     };

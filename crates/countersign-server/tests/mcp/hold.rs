@@ -35,7 +35,7 @@ effect = "read"
 
 [tools."peer/never"]
 effect = "write"
-deny = "true"
+deny = "1 < 2"
 "#;
 
 pub fn place() -> TestFolder {
@@ -186,6 +186,7 @@ fn what_the_policy_forbids_nobody_is_asked() {
     let mut client = Client::peer(&place, &[]);
     let answer = client.call("never", json!({}));
     assert!(text(&answer).contains("the policy forbids this call"), "{answer}");
+    assert!(!text(&answer).contains("1 < 2"), "{answer}");
     // Arguments with more than one interpretation are not proposed either.
     client.send(r#"{"jsonrpc":"2.0","id":"d","method":"tools/call","params":{"name":"write","arguments":{"a":1,"a":2}}}"#);
     let line = client

@@ -37,3 +37,69 @@ pub(super) struct BadCondition {
     pub(super) message: String,
     pub(super) hint: String,
 }
+
+/// Maximum number of arguments that [`deny_words`] names.
+const MOST_NAMED: usize = 4;
+
+/// Returns words for a `deny` condition that is true: the arguments that it is about, but not what it compares.
+pub(super) fn deny_words(source: &str) -> String {
+    let names = arguments_in(source);
+    match names.as_slice() {
+        [only] => format!("its `{only}` meets a `deny` condition"),
+        [first @ .., last] if names.len() <= MOST_NAMED => {
+            format!(
+                "its `{}` and `{last}` meet a `deny` condition",
+                first.join("`, `")
+            )
+        }
+        _ => "it meets a `deny` condition".to_owned(),
+    }
+}
+
+/// Returns the names of the arguments in a condition, each once: `amount` of `args.amount` and `paths.amount`.
+fn arguments_in(source: &str) -> Vec<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut names = Vec::new();
+    for (at, variable) in source
+        .match_indices("args.")
+        .chain(source.match_indices("paths."))
+    {
+        let before = source.get(..at).and_then(|before| before.chars().next_back());
+        let after = source.get(at + variable.len()..).unwrap_or_default();
+        let name = after.split(|c| !is_name(c)).next().unwrap_or_default();
+        let is_call = after.get(name.len()..).is_some_and(|rest| rest.starts_with('('));
+        let is_part = before.is_some_and(|c| is_name(c) || c == '.');
+        if !is_part && !is_call && !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_condition_name_arguments_and_nothing_else() {
+        for (source, expected) in [
+            (
+                "args.amount > 100.0 || args.amount < 0",
+                "its `amount` meets a `deny` condition",
+            ),
+            (
+                "paths.to.exists(p, p == 'x') && args.a == 1 && args.b > 2",
+                "its `a`, `b` and `to` meet a `deny` condition",
+            ),
+            ("args.size() > 3", "it meets a `deny` condition"),
+            ("true", "it meets a `deny` condition"),
+            ("my_args.x || a.args.y", "it meets a `deny` condition"),
+            (
+                "args.a + args.b + args.c + args.d + args.e > 1",
+                "it meets a `deny` condition",
+            ),
+        ] {
+            assert_eq!(deny_words(source), expected, "{source}");
+        }
+    }
+}

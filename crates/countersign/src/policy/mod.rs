@@ -253,6 +253,8 @@ struct Tool {
     /// Arguments that name files.
     places: Option<Places>,
     deny: Option<Condition>,
+    /// The operator's words for what `deny` forbids, told to the agent.
+    deny_reason: Option<String>,
     raise_risk: Option<Condition>,
     ttl: Option<Duration>,
     start_within: Option<Duration>,
@@ -372,6 +374,11 @@ impl Policy {
         let is_its = |name: &str| name.split_once('/').is_some_and(|(owner, _)| owner == server);
         let mut all = self.tools.iter();
         all.any(|(name, tool)| tool.definition.is_some() && is_its(name))
+    }
+
+    /// Source of the condition under which calls of a tool are forbidden. For operators, not for agents.
+    pub fn deny_condition(&self, tool: &str) -> Option<&str> {
+        self.tools.get(tool)?.deny.as_ref().map(Condition::source)
     }
 
     /// Title that the policy gives a tool.
@@ -623,9 +630,12 @@ impl Policy {
         }
         let deny = tool.deny.as_ref()?;
         match deny.holds_for(arguments, origins, request.working_folder) {
+            // The condition's source is left out: to an agent, it would say how to get around the condition.
             Ok(true) => Some(format!(
-                "the policy forbids this call of `{name}`: `{}`\nhint: no one can approve it; propose something else",
-                deny.source()
+                "the policy forbids this call of `{name}`: {}\nhint: no one can approve it; propose something else",
+                tool.deny_reason
+                    .clone()
+                    .unwrap_or_else(|| condition::deny_words(deny.source()))
             )),
             Ok(false) => None,
             Err(reason) => {

@@ -45,7 +45,7 @@ const RISKS: [(&str, Risk); 4] = [
     ("high", Risk::High),
     ("critical", Risk::Critical),
 ];
-const TOOL_KEYS: [&str; 24] = [
+const TOOL_KEYS: [&str; 25] = [
     "effect",
     "risk",
     "title",
@@ -55,6 +55,7 @@ const TOOL_KEYS: [&str; 24] = [
     "hold",
     "places",
     "deny",
+    "deny_reason",
     "raise_risk",
     "ttl",
     "start_within",
@@ -298,6 +299,7 @@ impl Entry<'_, '_> {
             hold: self.condition(reader, "hold"),
             places: self.places(reader),
             deny: self.condition(reader, "deny"),
+            deny_reason: self.deny_reason(reader),
             raise_risk: self.condition(reader, "raise_risk"),
             ttl: reader.duration(table, "ttl", SECOND..=MONTH),
             start_within: reader.duration(table, "start_within", SECOND..=MONTH),
@@ -349,6 +351,15 @@ impl Entry<'_, '_> {
             );
         }
         Some(text.value)
+    }
+
+    fn deny_reason(&self, reader: &mut Reader<'_>) -> Option<String> {
+        let reason = self.label(reader, "deny_reason", 240)?;
+        if !self.table.contains_key("deny") {
+            let message = format!("tool `{}` has a `deny_reason` and no `deny`", self.name);
+            reader.problem(self.at, message, "add a `deny` condition, or remove the reason");
+        }
+        Some(reason.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
     #[cfg(feature = "reply")]

@@ -88,7 +88,7 @@ fn a1_the_example_rules_as_it_reads() {
     example(
         "refund",
         r#"{"amount":10001,"currency":"EUR"}"#,
-        "forbid the policy forbids this call of `refund`: `args.amount > 10000.0`",
+        "forbid the policy forbids this call of `refund`: its `amount` meets a `deny` condition",
     );
     example("export_report", r#"{"report":"deals","limit":10}"#, "pass read");
     example(

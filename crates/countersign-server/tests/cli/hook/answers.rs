@@ -28,9 +28,9 @@ fn the_answers_are_a_contract() {
         ),
         "{}"
     );
-    insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"forbidden by the policy: the policy forbids this call of `Write`: `paths.file_path.exists(path, path.matches('(?i)(^|/)([.](claude|codex|gemini)/|countersign([.](toml|db)|/(trusted|coding-agents)))'))`; hint: no one can approve it; propose something else"}}"##);
+    insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"the policy forbids this call of `Write`: it would change the settings of a coding agent or the files of Countersign, which only people may do; hint: no one can approve it; propose something else"}}"##);
     let pattern = r#"{"file_path":"/p/.gemini/settings.json","content":""}"#;
-    insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"forbidden by the policy: the policy forbids this call of `write_file`: `paths.file_path.exists(path, path.matches('(?i)(^|/)([.](claude|codex|gemini)/|countersign([.](toml|db)|/(trusted|coding-agents)))'))`; hint: no one can approve it; propose something else"}"##);
+    insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"the policy forbids this call of `write_file`: it would change the settings of a coding agent or the files of Countersign, which only people may do; hint: no one can approve it; propose something else"}"##);
     let short = |text: String| {
         let id = pending(&place);
         text.replace(&id[id.len() - 8..], "[id]")
@@ -39,6 +39,56 @@ fn the_answers_are_a_contract() {
     insta::assert_snapshot!(short(said(&["claude-code", "--hold", "10ms"], &held)), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"not approved yet: approval [id] still waits for a person after 0s. Nothing was run. Do not look for another way. Later, make exactly the same call again: it joins this approval and gets its answer."},"systemMessage":"countersign: Bash waits for you as approval [id]: `countersign show [id]`, then `approve` or `deny`"}"##);
     place.good(&["deny", &pending(&place), "--comment", "use the staging copy"]);
     insta::assert_snapshot!(said(&["claude-code"], &held), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"denied by ana: use the staging copy. Nothing was run."}}"##);
+}
+
+#[test]
+fn what_is_forbidden_is_told_in_words_without_the_condition() {
+    let place = agents();
+    for (agent, event) in [
+        ("claude-code", before("t1", "Bash", r#"{"command":"rm -rf /"}"#)),
+        (
+            "gemini",
+            gemini("BeforeTool", "run_shell_command", r#"{"command":"rm -rf /"}"#, ""),
+        ),
+        (
+            "codex",
+            before(
+                "t2",
+                "apply_patch",
+                r#"{"command":"*** Add File: .codex/hooks.json"}"#,
+            ),
+        ),
+    ] {
+        let left = ask(&place, &[agent], event.as_bytes());
+        assert!(blocks(agent, &left), "{left:?}");
+        for part in ["args.", "paths.", "matches(", "(?i)", "[^"] {
+            assert!(!left.stdout.contains(part), "{part}: {left:?}");
+        }
+        for part in ["the policy forbids this call of `", "hint: no one can approve it"] {
+            assert!(left.stdout.contains(part), "{part}: {left:?}");
+        }
+        assert!(left.stdout.len() < 600, "{left:?}");
+    }
+    // The operator sees the condition.
+    let bash = ["policy", "try", "Bash", r#"{"command":"rm -rf /"}"#];
+    let text: String = place.run(&bash).stdout.split_whitespace().collect();
+    assert!(text.contains("args.command.matches("), "{text}");
+    let json = place.run(&[&bash[..], &["--json"]].concat()).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let condition = json["deny"].as_str().unwrap();
+    assert!(condition.starts_with("args.command.matches("), "{json}");
+    assert!(!json["reason"].as_str().unwrap().contains("args."), "{json}");
+    // Without words in the policy, the arguments that the condition is about are named.
+    place.write(
+        "countersign.toml",
+        "[tools.Bash]\neffect = \"write\"\ndeny = \"args.command.contains('secret-word') && args.n > 7\"\n",
+    );
+    let event = before("t3", "Bash", r#"{"command":"echo secret-word","n":8}"#);
+    let left = ask(&place, &["codex", "--store", "other.db"], event.as_bytes());
+    let expected =
+        "the policy forbids this call of `Bash`: its `command` and `n` meet a `deny` condition; hint";
+    assert!(left.stdout.contains(expected), "{left:?}");
+    assert!(!left.stdout.contains("secret-word"), "{left:?}");
 }
 
 #[test]
