@@ -38,6 +38,7 @@ mod terminal;
 mod trust;
 mod view;
 pub mod web;
+mod why_held;
 mod wire;
 mod worlds;
 

@@ -88,8 +88,9 @@ impl WorkingFolder {
         self.links.iter().fold(fields, add).finish()
     }
 
-    /// Notes for the card, not escaped. The host's text is in quotes, so that it cannot pass for ours.
-    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
+    /// Notes for the card, not escaped: first the folder, then where links lead. The host's text is in quotes, so that it
+    /// cannot pass for ours.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
         let folder = format!("runs in the folder {}", quoted(&self.path));
         let mut named = HashSet::new();
         let link = move |link: &Link| {

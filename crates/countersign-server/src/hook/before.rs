@@ -27,6 +27,7 @@ use crate::output::ruling::{HostPermit, Ruling};
 use crate::policy::{self, record};
 use crate::store::{Missing, Watch};
 use crate::view::{ApprovalView, CallView, WorkingFolderView};
+use crate::why_held::why_held;
 
 /// Maximum age of an earlier decision that a repeated call may use.
 const ANSWERS_FOR: Duration = Duration::from_secs(60 * 60);
@@ -410,8 +411,8 @@ fn still_pending(hook: &Hook<'_>, call: &Before, approval: &ApprovalView) -> Ans
     let at = hook.global.place_words();
     Answer::Deny {
         reason: format!(
-            "not approved yet: approval {id} still waits for a person after {held}. Nothing was run. Do not look for \
-             another way. Later, make exactly the same call again: it joins this approval and gets its answer."
+            "not approved yet: approval {id} still waits for a person after {held}.{why} Nothing was run. Do not look \
+             for another way. Later, make exactly the same call again: it joins this approval and gets its answer."
         ),
         tell: Some(format!(
             "countersign: {} waits for you as approval {id}: `countersign show {id}{at}`, then `approve` or `deny`",
@@ -426,6 +427,11 @@ fn is_headless() -> bool {
 }
 
 /// Returns the reason a decided call does not run.
+    let notes = approval.calls.first().map(|call| call.notes.as_slice());
+    let why = why_held(notes.unwrap_or_default(), Some(&call.working_folder));
+    let why = why
+        .map(|why| format!(" It was held because {why}."))
+        .unwrap_or_default();
 fn why_not(approval: &ApprovalView, held: &CallView) -> String {
     let by = approval.decided_by.as_deref().map(once);
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

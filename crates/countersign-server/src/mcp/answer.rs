@@ -18,6 +18,7 @@ use super::one_line::OneLine;
 use super::server::OWN;
 use super::upstreams::ERROR;
 use super::wire;
+use crate::why_held::why_held;
 
 /// Key in `_meta` under which each answer of ours carries machine-readable data.
 const META: &str = "countersign/call";
@@ -115,9 +116,14 @@ impl Form {
             "{{\"status\":\"pending_confirmation\",\"approval\":\"{id}\",\"expiresAt\":\"{until}\",\"summary\":{}}}",
             quote(summary.unwrap_or_default())
         );
+        let held = approval.calls.first();
+        let why = held.and_then(|call| why_held(&call.notes(), call.working_folder.as_deref()));
+        let why = why
+            .map(|why| format!("Held because {why}.\n"))
+            .unwrap_or_default();
         let text = format!(
             "pending_confirmation: this has not run. A person has been asked: {}\n\
-             Call countersign_wait with {{\"approval\":\"{id}\"}} to wait for the decision and get the result, or make \
+             {why}Call countersign_wait with {{\"approval\":\"{id}\"}} to wait for the decision and get the result, or make \
              exactly the same call again later. It can be decided until {until}. Do not try to do the same by other \
              means.",
             summary.unwrap_or_default()

@@ -64,6 +64,30 @@ const UNREADABLE: &str = "a pattern that cannot be read for sure";
 #[derive(Debug)]
 pub(super) struct Sensitive(Vec<Pattern>);
 
+/// What a text names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found<'s> {
+    /// A place that this pattern matches.
+    Place(&'s str),
+    /// A link to a place that this pattern matches.
+    LinkTo(&'s str),
+    /// Something that cannot be compared, in words.
+    Unclear(&'static str),
+}
+
+impl Found<'_> {
+    /// Returns why a call is held whose argument `name` names this.
+    fn why(self, name: &str) -> String {
+        match self {
+            Found::Place(entry) => format!("`{name}` names a sensitive place: `{entry}`"),
+            Found::LinkTo(entry) => {
+                format!("`{name}` leads through a link to a sensitive place: `{entry}`")
+            }
+            Found::Unclear(what) => format!("`{name}` has {what}"),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Pattern {
     text: String,
@@ -101,14 +125,14 @@ impl Sensitive {
         !names.is_empty() && !names.iter().all(|name| is_plain_wildcard(name))
     }
 
-    /// Returns the pattern that matches the text as a path, or any path within it, if one does.
-    fn named_in(&self, text: &str, start: &Start) -> Option<&str> {
+    /// Returns what sensitive place the text names as a path, or by any path within it, if it does.
+    fn named_in(&self, text: &str, start: &Start) -> Option<Found<'_>> {
         if text.contains('\0') {
-            // Some programs take this character as the end of the name.
-            return Some("a name with a NUL character");
+            // Some programs end a name there.
+            return Some(Found::Unclear("a name with a NUL character"));
         }
         let Some(readings) = readings(text) else {
-            return Some("a name in too many encodings");
+            return Some(Found::Unclear("a name in too many encodings"));
         };
         // In a filter, a backslash escapes the next character; in a path, it may separate two names.
         let escaped = readings.iter().filter(|text| text.contains('\\'));
@@ -118,19 +142,19 @@ impl Sensitive {
         found.or_else(|| {
             let mut targets = start.targets_in(text);
             targets.find_map(|target| match target.contains(working_folder::UNREADABLE) {
-                true => Some("a name that is not UTF-8"),
-                false => self.named_at(target, start),
+                true => Some(Found::Unclear("a link to a name that is not UTF-8")),
+                false => self.named_at(target, start).map(Found::LinkTo),
             })
         })
     }
 
     /// Like [`named_in`](Self::named_in), for text in lower case that needs no further decoding.
-    fn named_in_plain(&self, text: &str, start: &Start) -> Option<&str> {
+    fn named_in_plain(&self, text: &str, start: &Start) -> Option<Found<'_>> {
         let Some(names) = alternatives(text) else {
-            return Some("too many names");
+            return Some(Found::Unclear("a pattern for too many names"));
         };
         if EXTENDED.iter().any(|sign| text.contains(sign)) || names.iter().any(|name| has_brace(name)) {
-            return Some(UNREADABLE);
+            return Some(Found::Unclear(UNREADABLE));
         }
         names.iter().find_map(|name| {
             let words = name.split(|c: char| c.is_whitespace() || "\"'`;|&<>()=,:@".contains(c));
@@ -142,16 +166,17 @@ impl Sensitive {
         })
     }
 
-    /// Returns the pattern that matches a path as written, or resolved against the working folder or a base folder.
-    fn named_from(&self, path: &str, start: &Start) -> Option<&str> {
+    /// Returns the pattern that matches a path as it is written, or from the working folder.
+    fn named_from(&self, path: &str, start: &Start) -> Option<Found<'_>> {
         if path.split('/').any(has_unreadable_class) {
-            return Some(UNREADABLE);
+            return Some(Found::Unclear(UNREADABLE));
         }
         let is_relative = !path.is_empty() && !path.starts_with(['/', '\\', '~', '$']);
         let from = |folder: &String| self.named_at(&format!("{folder}/{path}"), start);
         let folders = start.folders.iter().chain(&start.bases);
         let mut folders = folders.filter(|_| is_relative);
-        self.named_at(path, start).or_else(|| folders.find_map(from))
+        let found = self.named_at(path, start).or_else(|| folders.find_map(from));
+        found.map(Found::Place)
     }
 
     /// Returns the pattern that matches a path, or a description if the path ends at the host's home folder.
@@ -375,8 +400,8 @@ impl Places {
             }
             let shown = crate::display::clip(key, 60);
             let named = || (!path_names::is_argument_name(key)).then(|| sensitive.named_in(key, &start));
-            if let Some(entry) = find(value, &start, sensitive).or_else(|| named().flatten()) {
-                return Some(format!("`{shown}` names a sensitive place: `{entry}`"));
+            if let Some(found) = find(value, &start, sensitive).or_else(|| named().flatten()) {
+                return Some(found.why(&shown.to_string()));
             }
             if folder.is_some() && is_too_long(key, value) {
                 return Some(too_long(key));
@@ -452,8 +477,8 @@ fn is_too_long(key: &str, value: &Tree<'_>) -> bool {
     is_long(key) || any_text(value, &is_long)
 }
 
-/// Returns the first pattern matched by a string within `value`, or by the name of a member.
-fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option<&'s str> {
+/// Returns the first sensitive place that a string within `value`, or the name of a member, names.
+fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option<Found<'s>> {
     match &value.node {
         Node::String(text) => sensitive.named_in(text, start),
         Node::Array(items) => items.iter().find_map(|item| find(item, start, sensitive)),

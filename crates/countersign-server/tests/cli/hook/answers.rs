@@ -92,6 +92,47 @@ fn what_is_forbidden_is_told_in_words_without_the_condition() {
 }
 
 #[test]
+fn a_held_read_says_why_it_waits() {
+    use std::os::unix::fs::symlink;
+    let place = agents();
+    let [project, ssh] = super::folder::project(&place);
+    std::fs::write(ssh.join("id_rsa"), "PRIVATE-KEY").unwrap();
+    std::fs::write(project.join(".env"), "TOKEN=hunter2").unwrap();
+    symlink(ssh.join("id_rsa"), project.join("notes.txt")).unwrap();
+    let target = ssh.join("id_rsa").display().to_string();
+    let led = format!(
+        "`file_path` leads through a link to a sensitive place: `.ssh` (\\\"notes.txt\\\" leads to \\\"{target}\\\")"
+    );
+    for (id, (tool, input, expected)) in [
+        (
+            "Read",
+            r#"{"file_path":".env"}"#,
+            "held because `file_path` names a sensitive place: `.env*`.",
+        ),
+        ("Read", r#"{"file_path":"notes.txt"}"#, &*led),
+        (
+            "Grep",
+            r#"{"pattern":"x","glob":".+(e)nv"}"#,
+            "`glob` has a pattern that cannot be read for sure",
+        ),
+        ("mcp__x__y", "{}", "not in the policy"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let event = before(&format!("t{id}"), tool, input);
+        let event = event.replace(r#""cwd":"/""#, &format!(r#""cwd":"{}""#, project.display()));
+        let left = ask(&place, &["claude-code", "--hold", "10ms"], event.as_bytes());
+        assert!(left.stdout.contains("still waits for a person"), "{left:?}");
+        assert!(left.stdout.contains(expected), "{expected}: {left:?}");
+        assert!(!left.stdout.contains("runs in the folder"), "{left:?}");
+        for secret in ["PRIVATE-KEY", "hunter2"] {
+            assert!(!left.stdout.contains(secret), "{left:?}");
+        }
+    }
+}
+
+#[test]
 fn a_run_without_a_person_is_deferred_and_resumed() {
     let place = agents();
     let run = |entry: &str, event: &str, arguments: &[&str]| {
