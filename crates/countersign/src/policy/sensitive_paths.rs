@@ -11,7 +11,8 @@
 use std::borrow::Cow;
 
 use super::wildcard::{
-    alternatives, has_brace, has_unreadable_class, is_plain_wildcard, is_same, without_wildcards,
+    alternatives, has_brace, has_unreadable_class, is_ordinary_filter, is_plain_wildcard, is_same,
+    without_wildcards,
 };
 use crate::json::{Node, TopLevel, Tree};
 use crate::path_names::{self, ShellWords, percent_decoded};
@@ -39,8 +40,19 @@ const SENSITIVE: &str = "
     /dev/mem /dev/kmem /dev/port /dev/sd* /dev/hd* /dev/vd* /dev/xvd* /dev/nvme* /dev/mmcblk* /dev/md* /dev/dm-* /dev/loop*
     /dev/mapper /dev/block /dev/disk* /dev/rdisk*
 ";
-/// Folders that contain sensitive files, besides those that a pattern names itself (`.aws` in `.aws/credentials`). A
-/// call with a path that ends at one of them is held, since a search there would read those files.
+/// Samples of settings, which hold no secret although `.env*` matches their names.
+const SAMPLES: [&str; 3] = [".env.example", ".env.sample", ".env.template"];
+/// Built-in patterns of private keys, which also match the names of the public keys beside them (`id_rsa.pub`).
+const KEY_PAIRS: [&str; 6] = [
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "ssh_host_*_key*",
+    "/etc/ssh/ssh_host_*",
+];
+/// Folders above sensitive places, beside those that a pattern names itself (`.aws` of `.aws/credentials`). A path that
+/// ends at one of them is held, since a search there would read those.
 const FOLDERS: &str = "/ /home /home/* /users /users/* /root /etc /proc /proc/* ~ ~* $home ${home}";
 /// Names of the arguments in which tools of coding agents take the folder to search. Without such an argument they
 /// search the working folder.
@@ -91,6 +103,8 @@ impl Found<'_> {
 #[derive(Debug)]
 struct Pattern {
     text: String,
+    /// Whether the pattern is one of [`SENSITIVE`]. Only such a pattern spares harmless names.
+    is_built_in: bool,
     is_rooted: bool,
     names: Vec<String>,
 }
@@ -110,8 +124,11 @@ pub(super) struct Places {
 impl Sensitive {
     /// Combines the built-in patterns with those that a policy adds.
     pub(super) fn with<'a>(added: impl IntoIterator<Item = &'a str>) -> Sensitive {
-        let all = SENSITIVE.split_whitespace().chain(added);
-        Sensitive(all.map(Pattern::new).collect())
+        let built_in = SENSITIVE.split_whitespace().map(|text| Pattern {
+            is_built_in: true,
+            ..Pattern::new(text)
+        });
+        Sensitive(built_in.chain(added.into_iter().map(Pattern::new)).collect())
     }
 
     /// Adds a file or folder by its absolute path.
@@ -162,26 +179,41 @@ impl Sensitive {
             std::iter::once(name.as_str())
                 .chain(words)
                 .chain(read.iter().map(String::as_str))
-                .find_map(|path| self.named_from(path, start))
+                .find_map(|path| self.named_from(path, path == name, start))
         })
     }
 
-    /// Returns the pattern that matches a path as it is written, or from the working folder.
-    fn named_from(&self, path: &str, start: &Start) -> Option<Found<'_>> {
+    /// Returns the pattern that matches a path as it is written, or from the working folder. `is_all` says that the path
+    /// is the whole text: only then can it be a filter, and not a word of a command, which a shell would replace.
+    fn named_from(&self, path: &str, is_all: bool, start: &Start) -> Option<Found<'_>> {
         if path.split('/').any(has_unreadable_class) {
             return Some(Found::Unclear(UNREADABLE));
         }
         let is_relative = !path.is_empty() && !path.starts_with(['/', '\\', '~', '$']);
-        let from = |folder: &String| self.named_at(&format!("{folder}/{path}"), start);
-        let folders = start.folders.iter().chain(&start.bases);
+        let named = |path: &str, base: Option<&str>| {
+            let ending = Ending {
+                base,
+                is_filter: is_all,
+                ..Ending::of(path)
+            };
+            self.named_with(path, ending, start)
+        };
+        let from = |(folder, base): (&String, Option<&str>)| named(&format!("{folder}/{path}"), base);
+        // An argument that names a file is no folder, but its name may say that it is one (`file_path`).
+        let bases = start.bases.iter().map(|base| (base, Ending::of(base).file));
+        let folders = start.folders.iter().map(|folder| (folder, None)).chain(bases);
         let mut folders = folders.filter(|_| is_relative);
-        let found = self.named_at(path, start).or_else(|| folders.find_map(from));
+        let found = named(path, None).or_else(|| folders.find_map(from));
         found.map(Found::Place)
     }
 
     /// Returns the pattern that matches a path, or a description if the path ends at the host's home folder.
     fn named_at(&self, path: &str, start: &Start) -> Option<&str> {
-        let found = self.named_by(path);
+        self.named_with(path, Ending::of(path), start)
+    }
+
+    fn named_with(&self, path: &str, ending: Ending<'_>, start: &Start) -> Option<&str> {
+        let found = self.named_by(path, ending);
         found.or_else(|| start.is_home(path).then_some("a home folder"))
     }
 
@@ -195,11 +227,12 @@ impl Sensitive {
             .split(['/', '\\'])
             .filter(|name| !name.is_empty())
             .collect();
-        let found = self.0.iter().find(|pattern| pattern.is_in(&names, true));
+        let is_in = |pattern: &&Pattern| pattern.is_in(&names, true, Ending::default());
+        let found = self.0.iter().find(is_in);
         found.map(|pattern| pattern.text.as_str())
     }
 
-    fn named_by(&self, path: &str) -> Option<&str> {
+    fn named_by(&self, path: &str, ending: Ending<'_>) -> Option<&str> {
         let is_rooted = path.starts_with(['/', '\\']);
         let written: Vec<&str> = path
             .split(['/', '\\'])
@@ -220,8 +253,8 @@ impl Sensitive {
         // reached the root.
         let is_rooted = is_rooted || climbs;
         let is_found = |pattern: &&Pattern| {
-            pattern.is_in(&written, is_rooted)
-                || pattern.is_in(&resolved, is_rooted)
+            pattern.is_in(&written, is_rooted, ending)
+                || pattern.is_in(&resolved, is_rooted, ending)
                 || pattern.is_below(&resolved, is_rooted)
         };
         let found = self.0.iter().find(is_found).map(|pattern| pattern.text.as_str());
@@ -229,10 +262,33 @@ impl Sensitive {
     }
 }
 
+/// Names in a path that may be those of files.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ending<'p> {
+    /// The last name; `None` if the path ends with a slash, `.` or `..`, so that it can only be a folder.
+    file: Option<&'p str>,
+    /// The last name of the other argument that the path was put behind, if it was.
+    base: Option<&'p str>,
+    /// Whether the path may be a filter.
+    is_filter: bool,
+}
+
+impl Ending<'_> {
+    fn of(path: &str) -> Ending<'_> {
+        let last = path.rsplit(['/', '\\']).next();
+        Ending {
+            file: last.filter(|name| !matches!(*name, "" | "." | "..")),
+            base: None,
+            is_filter: false,
+        }
+    }
+}
+
 impl Pattern {
     fn new(text: &str) -> Pattern {
         let lower = text.to_lowercase();
         Pattern {
+            is_built_in: false,
             is_rooted: lower.starts_with('/'),
             names: lower
                 .split('/')
@@ -257,21 +313,50 @@ impl Pattern {
         (!self.is_rooted || (is_rooted && from == 0)) && ends.all(|(pattern, name)| is_same(pattern, name))
     }
 
-    fn is_in(&self, path: &[&str], is_rooted: bool) -> bool {
+    /// Returns true if a path leads to a place of this pattern, or into one.
+    fn is_in(&self, path: &[&str], is_rooted: bool, ending: Ending<'_>) -> bool {
+        let length = self.names.len().max(1);
+        let is_spared = |at: usize, names: &[&str]| {
+            let is_end = ending.file.is_some() && at + length == path.len();
+            let is_spared = |name: &str| {
+                let is_file = is_end || ending.base == Some(name);
+                is_file && self.spares(name) || is_end && ending.is_filter && self.ignores(name)
+            };
+            names.last().is_some_and(|name| is_spared(name))
+        };
         // The first component must not be a bare wildcard: `**/config.json` is ordinary, `.docker/*` is not.
-        let is_here = |names: &[&str]| {
-            names.first().is_some_and(|name| !is_plain_wildcard(name))
+        let is_here = |(at, names): (usize, &[&str])| {
+            !is_spared(at, names)
+                && names.first().is_some_and(|name| !is_plain_wildcard(name))
                 && self
                     .names
                     .iter()
                     .zip(names)
                     .all(|(pattern, name)| is_plain_wildcard(name) || is_same(pattern, name))
         };
-        let mut windows = path.windows(self.names.len().max(1));
+        let mut windows = path.windows(length).enumerate();
         match self.is_rooted {
             true => is_rooted && windows.next().is_some_and(is_here),
             false => windows.any(is_here),
         }
+    }
+
+    /// Returns true if a file of this name holds no secret, although the pattern matches. A name with wildcards or
+    /// unusual characters never does.
+    fn spares(&self, name: &str) -> bool {
+        let is_usual = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let is_public_key = || name.ends_with(".pub") && name.chars().all(is_usual);
+        match self.text.as_str() {
+            _ if !self.is_built_in => false,
+            ".env*" => SAMPLES.contains(&name),
+            text if KEY_PAIRS.contains(&text) => is_public_key(),
+            _ => false,
+        }
+    }
+
+    /// Returns true if a filter asks for ordinary files, although some of them might match the pattern.
+    fn ignores(&self, filter: &str) -> bool {
+        self.is_built_in && self.names.len() == 1 && is_ordinary_filter(filter)
     }
 }
 
@@ -617,7 +702,7 @@ mod tests {
         let paths = r"
             .env  /p/.env  ./.env  p/../.env  /p/.ENV.local  C:\p\.env  /p/prod.env  //p//.env/  file:///p/.env  .npmrc
             ~/.npmrc  /home/a/.git-credentials  /h/.netrc  /h/.pgpass  /h/.kube/config  /h/.aws/credentials  /h/.ssh/config
-            id_ecdsa  /k/id_ed25519.pub  a.pem  /k/server.key  /h/.docker/config.json  /h/.config/gcloud/credentials.db
+            id_ecdsa  /k/id_ed25519  a.pem  /k/server.key  /h/.docker/config.json  /h/.config/gcloud/credentials.db
             /proc/self/environ  /proc/12/environ  /proc/self/root/home/a/x  /etc/shadow  x.vault  /srv/keys/a
             ../../../../etc/shadow  ../../../../proc/self/environ  ../../../../srv/keys/a  a/../../../../etc/shadow  ..\..\..\etc\shadow
             /proc/self/task/1/environ  /proc/self/task/self/environ  /proc/self/task  /proc/1/task/1
@@ -673,6 +758,8 @@ mod tests {
             file:///p/src/main.rs  file:///p/a%20b.rs  file:///p/100%25.md  file://localhost/p/a.rs?x#y  https://x.example/a%20b
             /etc/ssh/ssh_config  /dev/null  /dev/stdin  /dev/shm/a  /usr/share/keyrings/a.gpg  fly.toml  wp-content/a.php  /p/age/a.rs
             ~/src/countersign  ~/src/countersign/src/hooks/a.rs  docs/history.md  ~/.local/bin/a  ~/.local/share/app/a
+            .env.example  /p/.ENV.sample  p/.env.template  id_rsa.pub  /k/id_ed25519.pub  /k/ssh_host_rsa_key.pub  *.{rs,toml}  **/*.json
+            *.yml  src/*.php  diff .env.example a  .env.{example,sample}  file:///p/.env.example
             100 %25  %zz  a%ff  content  files_with_matches  cargo test  process.env.HOME  /p/${x}/a.rs  /etc/hosts
         ";
         assert!(!found(""));
@@ -680,6 +767,51 @@ mod tests {
             let sensitive = Sensitive::with(["*.vault", "/srv/keys"]);
             assert_eq!(sensitive.named_in(text, &Start::default()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn x81_what_only_looks_harmless_is_sensitive() {
+        let texts_of = r"
+            .env.example/  .env.example/a  .env.example/..  .env.example/../.env  id_rsa.pub/../id_rsa  .env.example\..\.env  id_rsa.pub\
+            .env.example*  .env.exampl?  .env.[e]xample  id_rsa.pu?  id_rsa.*  *.{pub,pem}  {.env,x}  .env.{example,local}  id_rsa{,.pub}
+            .env.example.local  .env.pub  credentials.pub  x.pem.key  id_rsa%00.pub  .env.example%00  id_rsa,.pub  id_rsa:.pub  ~/.ssh/id_rsa.pub
+            *.toml/a  s*.toml  *s.toml  ?*.toml  *.t*ml  ~/*.toml  /home/ana/**/*.json  /etc/*.json  ../*.json  .docker/*.json  .aws/*.toml
+            *.{toml,key}  *.db  *.conf  cat *.toml  cat<*.toml  *.rs *.toml  a;*.json  file:///p/.env.example%2f..%2f.env  cat .env.example .env  .env.example\\x00
+        ";
+        for text in texts(texts_of) {
+            assert!(found(text), "{text}");
+        }
+        assert!(found(".env.example\0") && found(".env.example\n.env") && found("id_rsa\t.pub"));
+        for (added, text) in [
+            (".env.example", ".env.example"),
+            ("*.pub", "id_rsa.pub"),
+            ("a.toml", "*.toml"),
+        ] {
+            let sensitive = Sensitive::with([added]);
+            assert!(sensitive.named_in(text, &Start::default()).is_some(), "{text}");
+        }
+        // A name that may be that of a folder, beside names of files in it.
+        for (arguments, expected) in [
+            (r#"{"path":".env.example","mode":"content"}"#, false),
+            (r#"{"paths":["README.md",".env.example","id_rsa.pub"]}"#, false),
+            (r#"{"path":".env.example","file":"../.env"}"#, true),
+            (r#"{"path":".env.example","file":".env.local"}"#, true),
+            (r#"{"path":".env.example","file":".env.example/x"}"#, true),
+            (r#"{"path":"/srv/www/id_rsa.pub","file":"../../keys/a"}"#, true),
+            (r#"{"path":".env.example/","file":"a"}"#, true),
+            (r#"{"path":".env","file":"a"}"#, true),
+        ] {
+            let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
+            let why = Places::read(["*"]).why(&tree, None, &Sensitive::with(["/srv/keys"]));
+            assert_eq!(why.is_some(), expected, "{arguments}: {why:?}");
+        }
+        let link = crate::working_folder::Link {
+            path: ".env.example".to_owned(),
+            target: "/w/.env".to_owned(),
+        };
+        let folder = WorkingFolder::new("/w", vec![link]).unwrap();
+        assert!(found_from(".env.example", Some(&folder)));
+        assert!(!found_from(".env.sample", Some(&folder)));
     }
 
     #[test]

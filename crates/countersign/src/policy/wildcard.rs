@@ -11,9 +11,21 @@ use super::sensitive_paths::MOST_NAMES;
 /// Maximum length in characters of a path component whose wildcards are compared; a longer one counts as a match.
 const LONGEST_WILD: usize = 1024;
 
-/// Returns a path without the wildcards at its end.
+/// Extensions of ordinary files that some sensitive ones share: `Cargo.toml` and `secrets.toml`.
+const ORDINARY: [&str; 4] = ["json", "php", "toml", "yml"];
+
+/// Returns true for a filter that asks for all files of an ordinary kind: `*.toml`.
+pub(super) fn is_ordinary_filter(name: &str) -> bool {
+    let rest = name.trim_start_matches('*');
+    let extension = rest.strip_prefix('.').filter(|_| rest.len() < name.len());
+    extension.is_some_and(|extension| ORDINARY.contains(&extension))
+}
+
+/// Returns a path without the wildcards and filters for ordinary files at its end.
 pub(super) fn without_wildcards<'p, 'n>(path: &'p [&'n str]) -> &'p [&'n str] {
-    let last = path.iter().rposition(|name| !is_plain_wildcard(name));
+    let last = path
+        .iter()
+        .rposition(|name| !is_plain_wildcard(name) && !is_ordinary_filter(name));
     path.get(..last.map_or(0, |at| at + 1)).unwrap_or_default()
 }
 

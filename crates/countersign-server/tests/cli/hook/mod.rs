@@ -6,6 +6,7 @@ mod closed;
 mod environment;
 mod filters;
 mod folder;
+mod harmless;
 mod hostile;
 mod install;
 mod life;
