@@ -20,7 +20,7 @@ mod warning;
 
 use clip::clip_to;
 pub use clip::{Clipped, clip};
-pub use value::{EMPTY, clip_value, lines, value};
+pub use value::{EMPTY, clip_value, has_gap, lines, value, with_line_breaks};
 pub(crate) use value::{needs_quotes, push_value, shown_name, unescaped_value};
 pub use warning::{Warning, is_unremarkable, warnings};
 

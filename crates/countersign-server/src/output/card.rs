@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::facts::{facts, takes};
-use super::foreign::{Foreign, foreign, named, shown};
+use super::foreign::{Foreign, foreign, named, shown, shown_lines};
 use super::layout::GUTTER_WIDTH;
 use super::origin::{self, Marks};
 use super::style::{self, paint};
@@ -65,7 +65,7 @@ pub fn card_in_talk(approval: &ApprovalView) -> String {
         text.push('\n');
         for (position, call) in approval.numbered() {
             let number = (approval.calls.len() > 1).then(|| format!("{position:>3}"));
-            let summary = paint(style::STRONG, &shown(&call.summary));
+            let summary = paint(style::STRONG, &shown_lines(&call.summary));
             text.push_str(&format!("{}  {summary}\n", number.unwrap_or_default()));
         }
     }
@@ -143,7 +143,7 @@ pub fn outcome(approval: &ApprovalView) -> String {
 fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, length: Length) -> String {
     let label = number.map_or_else(|| "  ".to_owned(), |number| format!("{number:>3}  "));
     let indent = " ".repeat(label.len());
-    let mut text = format!("{label}{}\n", paint(style::STRONG, &shown(&call.summary)));
+    let mut text = format!("{label}{}\n", paint(style::STRONG, &shown_lines(&call.summary)));
     let undo = match call.undoable {
         true => "can be undone",
         false => "cannot be undone",

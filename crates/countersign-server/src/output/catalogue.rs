@@ -9,7 +9,7 @@ use countersign::summary::Row;
 use serde::Serialize;
 
 use super::card;
-use super::foreign::{foreign, named, quoted, quoting, shown};
+use super::foreign::{foreign, named, quoted, quoting, shown, shown_lines};
 use super::style::{self, paint};
 use super::table::{Cell, render};
 use crate::duration;
@@ -165,7 +165,7 @@ pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row], deny: Option<&str>) -> S
         Undoable::No => "cannot be undone",
     };
     let risk = paint(style::risk(terms.risk()), &format!("{} risk", terms.risk()));
-    let mut text = format!("{word}: {}\n", paint(style::STRONG, &shown(&terms.summary)));
+    let mut text = format!("{word}: {}\n", paint(style::STRONG, &shown_lines(&terms.summary)));
     text.push_str(&format!(
         "  {} · {risk} · {undo} · {}\n",
         terms.effect,

@@ -82,6 +82,11 @@ pub fn shown(text: &str) -> String {
     Foreign::once(text).mark()
 }
 
+/// Like [`shown`], with escaped line breaks as real ones, where they hide nothing. Each line has the gutter.
+pub fn shown_lines(text: &str) -> String {
+    Foreign(display::with_line_breaks(&once(text)).into_owned()).mark()
+}
+
 /// Escapes a name chosen by an operator (a person, a group, a file) for use inside our own sentence, without a gutter.
 pub fn named(text: &str) -> String {
     escape(text).into_owned()
@@ -142,6 +147,7 @@ mod tests {
         for marked in [
             foreign(&text),
             shown(&text),
+            shown_lines(&text),
             Foreign::lines(&text).mark(),
             Foreign::clip(&text, 90).mark(),
         ] {

@@ -100,6 +100,54 @@ fn x15_nothing_acts_on_the_terminal() {
 }
 
 #[test]
+fn a_summary_of_several_lines_is_shown_on_several_lines() {
+    let place = TestFolder::without_policy();
+    place.write(
+        "countersign.toml",
+        "[tools.patch]\neffect = \"write\"\nsummary = \"Apply {{ command }}\"\n",
+    );
+    let propose = |text: &str| {
+        let arguments = serde_json::json!({ "command": text }).to_string();
+        place.propose(&["patch", &arguments])
+    };
+    let shown = |id: &str| place.good(&["show", id]);
+    let id = propose("*** Begin Patch\n*** Update File: a.rs\n+Approval 12345678  approved\n*** End Patch");
+    let card = shown(&id);
+    let tried = place.good(&[
+        "policy",
+        "try",
+        "patch",
+        &serde_json::json!({ "command": "*** Begin Patch\n*** End Patch" }).to_string(),
+    ]);
+    let head = tried.lines().take(2).collect::<Vec<_>>().join("\n");
+    assert!(
+        head.contains("Apply *** Begin Patch\n") && head.contains("│ *** End Patch"),
+        "{tried}"
+    );
+    let summary: Vec<&str> = card.lines().skip(2).take(4).map(str::trim).collect();
+    assert_eq!(
+        summary,
+        [
+            "│ Apply *** Begin Patch",
+            "│ *** Update File: a.rs",
+            "│ +Approval 12345678  approved",
+            "│ *** End Patch"
+        ],
+        "{card}"
+    );
+    assert!(!card.contains("\\u{a}"), "{card}");
+    // Nothing hides behind empty lines, and a backslash that was written is no line break.
+    for text in ["a\n\n\n\nrm -rf /", "a\n \n \n \nrm -rf /", "a\\u{a}b"] {
+        let card = shown(&propose(text));
+        let line = card.lines().nth(2).unwrap();
+        assert!(
+            line.ends_with("rm -rf /") || line.contains("\\u{5c}u{a}b"),
+            "{card}"
+        );
+    }
+}
+
+#[test]
 fn x08_long_values_say_that_they_are_cut() {
     let place = TestFolder::new();
     let long = format!("{}{}rm -rf", "a".repeat(3000), " ".repeat(4000));

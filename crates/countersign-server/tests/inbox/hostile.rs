@@ -97,6 +97,29 @@ async fn x39_claims_stay_in_their_frame() {
     assert!(!title.contains("approved by admin"), "{title}");
 }
 
+#[tokio::test]
+async fn a_title_of_several_lines_is_shown_on_several_lines() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world
+        .hold(&[("note", r#"{"text":"*** Begin Patch\n+a <b>\n*** End Patch"}"#)])
+        .await;
+    let expected = "Note *** Begin Patch\n+a &lt;b&gt;\n*** End Patch";
+    for path in ["/approvals".to_owned(), format!("/approvals/{}", approval.id)] {
+        let page = world.get(&ana, &path).await;
+        let title = page.between("<h2", "</h2>");
+        assert!(title.contains(expected), "{path}: {title}");
+    }
+    let note = |text: &str| serde_json::json!({ "text": text }).to_string();
+    let calls = [note("a\nb"), note("a\n\n\n\nb"), note("a\\u{a}b")];
+    let calls: Vec<(&str, &str)> = calls.iter().map(|call| ("note", call.as_str())).collect();
+    let approval = world.hold(&calls).await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("Note a\nb</h3>")
+        .shows("Note a\\u{a×4}b</h3>")
+        .shows("Note a\\u{5c}u{a}b</h3>");
+}
+
 /// X07, X08: a card that is not shown completely cannot be approved there, and one step shows everything.
 #[tokio::test]
 async fn x08_no_approving_from_a_view_that_hides_something() {

@@ -1,12 +1,13 @@
 //! A card as plain text: every call with its values, warnings, notes, concerns and snapshot.
 //!
 //! INVARIANT: a value never begins a line. Every line begins with our own text: a sentence of the policy, a mark, a
-//! pointer or a word such as `note:`. Line breaks in values are escaped.
+//! pointer, a word such as `note:`, or the gutter of a further line of a summary. Other line breaks in values are
+//! escaped.
 
 use crate::approval::Approval;
 use crate::call::Call;
 use crate::concern::Concern;
-use crate::display::escape;
+use crate::display::{escape, with_line_breaks};
 use crate::policy::Policy;
 use crate::provenance::{Mark, Marks};
 use crate::secrecy::{Concealed, Secrecy};
@@ -17,12 +18,15 @@ use crate::summary::Row;
 /// Note on a card that was made under another policy.
 const OTHER_POLICY: &str = "held under another policy than the current one, which may hide other values";
 
+/// Begins every line of a summary but the first. Such a line is a value's own text.
+const GUTTER: &str = "│ ";
+
 /// The lines of a card, call by call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardText {
     /// Heading of a card with several calls.
     title: Option<String>,
-    /// Lines of each call; the first is its summary.
+    /// Lines of each call; the first is its summary, which may have line breaks itself.
     calls: Vec<Vec<String>>,
     /// Lines about the whole card.
     notes: Vec<String>,
@@ -132,7 +136,7 @@ pub(crate) fn length(text: &str) -> usize {
 
 fn numbered(position: u8, lines: Vec<String>) -> Vec<String> {
     let number = |(at, line): (usize, String)| match at {
-        0 => format!("{position}. {line}"),
+        0 => format!("{position}. {}", line.replace('\n', "\n   ")),
         _ => format!("   {line}"),
     };
     lines.into_iter().enumerate().map(number).collect()
@@ -147,7 +151,8 @@ fn call_lines(
 ) -> Vec<String> {
     let secrecy = Secrecy::of(call, policy, &approval.salt);
     let rows = secrecy.whole_table(call.arguments.as_bytes());
-    let mut lines = vec![call.terms.summary.clone()];
+    let summary = with_line_breaks(&call.terms.summary);
+    let mut lines = vec![summary.replace('\n', &format!("\n{GUTTER}"))];
     let provenance = call.provenance.as_deref();
     lines.extend(provenance.map(|provenance| provenance.verdict_in(&sentences.origins)));
     lines.extend(value_lines(approval, call, policy, &rows, sentences));

@@ -64,6 +64,35 @@ pub fn lines(text: &str) -> String {
     }
 }
 
+/// More lines than this are not shown as lines: they could push what follows out of sight.
+const MOST_LINES: usize = 40;
+/// More consecutive empty lines than this could push later text out of sight.
+const MOST_EMPTY_LINES: usize = 2;
+/// A line break as [`escape`] writes it. The escaper never writes this for a text that contains these characters.
+const ESCAPED_LINE_BREAK: &str = "\\u{a}";
+
+/// Returns escaped text, such as a summary, with its line breaks as real ones; unchanged if that would make too many
+/// lines, or a gap that could hide the text after it. A surface has to mark every line as text of others.
+pub fn with_line_breaks(escaped: &str) -> Cow<'_, str> {
+    if !escaped.contains(ESCAPED_LINE_BREAK) {
+        return Cow::Borrowed(escaped);
+    }
+    let broken = escaped.replace(ESCAPED_LINE_BREAK, "\n");
+    match broken.split('\n').count() > MOST_LINES || has_gap(&broken) {
+        true => Cow::Borrowed(escaped),
+        false => Cow::Owned(broken),
+    }
+}
+
+/// Returns true if a text has so many empty lines in a row that they could push the text after them out of sight.
+pub fn has_gap(text: &str) -> bool {
+    let mut empty = 0;
+    text.split('\n').any(|line| {
+        empty = if line.trim().is_empty() { empty + 1 } else { 0 };
+        empty > MOST_EMPTY_LINES
+    })
+}
+
 /// Returns true if a text without quotes could be read as another value, or would not be visible in full.
 pub(crate) fn needs_quotes(text: &str) -> bool {
     let is_between = |open: char, close: char| text.starts_with(open) && text.ends_with(close);
@@ -137,6 +166,22 @@ mod tests {
         assert_eq!(lines("a\nb"), "a\nb");
         assert_eq!(lines("a\nb\n"), "\"a\nb\n\"");
         assert_eq!(lines(" a\nb"), "\" a\nb\"");
+    }
+
+    #[test]
+    fn escaped_line_breaks_become_real_ones_where_they_hide_nothing() {
+        for (text, expected) in [
+            ("a\nb\n\nc", "a\nb\n\nc"),
+            ("a\r\nb", "a\\u{d}\nb"),
+            ("a\\u{a}b", "a\\u{5c}u{a}b"),
+            ("a\n\n\n\nb", "a\\u{a×4}b"),
+            ("a\n \n \n \nb", "a\\u{a} \\u{a} \\u{a} \\u{a}b"),
+            ("a", "a"),
+        ] {
+            assert_eq!(with_line_breaks(&escape(text)), expected, "{text:?}");
+        }
+        let long = escape(&"x\n".repeat(MOST_LINES)).into_owned();
+        assert_eq!(with_line_breaks(&long), long);
     }
 
     #[test]

@@ -128,6 +128,44 @@ async fn x56_different_arguments_never_make_the_same_card() {
     }
 }
 
+/// Checks that further lines of a value begin with a gutter, so that none can pass for a line of ours.
+#[tokio::test]
+async fn x39_a_summary_of_several_lines_has_a_gutter() {
+    let world = world_with(POLICY);
+    let note = "a\nnote: checked\n[from you] /b: c";
+    let calls = [
+        json!({ "a": note, "b": "x" }),
+        json!({ "a": "1\n2", "b": "\n\n\n\n" }),
+        json!({ "a": "\\u{a}", "b": "\r\n" }),
+    ];
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|arguments| call("beside", &arguments.to_string()))
+        .collect();
+    let one = world.hold(vec![calls[0].clone()]).await;
+    let text = |approval: &countersign::approval::Approval| {
+        let text = CardText::new(approval, world.gate.policy(), &[], &Sentences::english()).whole();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        text(&one)[..3],
+        ["Say a", "│ note: checked", "│ [from you] /b: c x"]
+    );
+    let all = world.hold(calls).await;
+    let lines = text(&all);
+    for line in [
+        "1. Say a",
+        "   │ note: checked",
+        "   │ [from you] /b: c x",
+        "2. Say 1",
+        "   │ 2 \\u{a×4}",
+        "3. Say \\u{5c}u{a} \\u{d}",
+        "   │ ",
+    ] {
+        assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
+    }
+}
+
 /// Checks how values that differ only in type are shown.
 #[tokio::test]
 async fn x56_a_card_says_a_values_type_where_it_would_be_unclear() {

@@ -3,7 +3,7 @@
 use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::concern::Concern;
-use countersign::display::clip;
+use countersign::display::{clip, with_line_breaks};
 use countersign::json;
 use countersign::policy::Undoable;
 use countersign::provenance::Marks;
@@ -116,7 +116,7 @@ impl CallCard {
             position,
             tool: call.tool.to_string(),
             title: drawing.policy.title(call.tool.as_str()).map(shown),
-            summary: terms.summary.clone(),
+            summary: with_line_breaks(&terms.summary).into_owned(),
             effect: terms.effect.as_str(),
             risk: terms.risk().as_str(),
             can_undo,

@@ -20,7 +20,7 @@ use countersign::approval::Approval;
 use countersign::card::WholeCard;
 use countersign::concern::Concern;
 use countersign::decision::Decider;
-use countersign::display::{clip, escape};
+use countersign::display::{clip, escape, with_line_breaks};
 use countersign::effect::{Effect, Risk};
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
@@ -198,7 +198,7 @@ impl Card {
             title: match is_batch {
                 true if is_pending => format!("{} calls, to run in this order", calls.len()),
                 true => format!("{} calls", calls.len()),
-                false => view::description(approval),
+                false => with_line_breaks(&view::description(approval)).into_owned(),
             },
             risk: risk.as_str(),
             is_grave: risk >= Risk::High || approval.calls.iter().any(destroys),

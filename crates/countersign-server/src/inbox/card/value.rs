@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use countersign::display::{self, clip, clip_value, escape};
+use countersign::display::{self, clip, clip_value, escape, has_gap};
 use countersign::json::{Kind, Leaf, leaves};
 use countersign::provenance::Marks;
 use countersign::summary::Row;
@@ -21,9 +21,6 @@ const MOST_LINES: usize = 40;
 const HEAD_CHARS: usize = 300;
 /// Longest previous value, in characters.
 const WAS_CHARS: usize = 300;
-/// Texts with more consecutive empty lines are shown on a single line, because the gap could push later text out of
-/// sight.
-const MOST_EMPTY_LINES: usize = 2;
 
 /// How much of the arguments a card shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,14 +222,6 @@ fn whole(kind: Kind, text: &str) -> String {
         true => display::lines(text),
         false => display::value(kind, text),
     }
-}
-
-fn has_gap(text: &str) -> bool {
-    let mut empty = 0;
-    text.split('\n').any(|line| {
-        empty = if line.trim().is_empty() { empty + 1 } else { 0 };
-        empty > MOST_EMPTY_LINES
-    })
 }
 
 /// Formats a size: `16,384 bytes`.
