@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use countersign::call::Arguments;
+use countersign::display;
 use countersign::json::{self, Kind};
 use countersign::path_names;
 use countersign::working_folder::{BadFolder, HOME, Link, UNREADABLE, WorkingFolder};
@@ -22,10 +23,10 @@ const MOST_HOPS: usize = 256;
 /// Levels of percent encoding that are resolved.
 const MOST_DECODED: usize = 3;
 
-/// Reason for denying a call whose folder or links have changed since they were shown.
-const CHANGED: &str = "the place has changed while the call waited: its folder, or a link in its arguments, does not \
-                       lead where the approval says. Nothing was run. Propose the call again, so that a person sees \
-                       where it leads now";
+/// Difference between the places of a call if the one of now cannot be told.
+const UNKNOWN: &str = "its folder, or a link in its arguments, does not lead where the approval says";
+/// Maximum number of characters of a path in a reason.
+const LONGEST_SHOWN: usize = 400;
 /// Reason for denying a call that a person edited to lead through a link.
 const UNSEEN_LINK: &str = "a person changed the arguments, and a path in them leads through a link that the card did \
                            not show. Nothing was run. Propose the call with the changed path";
@@ -77,7 +78,7 @@ impl ShownPlace {
     /// Follows the folder and the links again, and returns why the call must not start if they differ from those that
     /// were shown. `runs` are the arguments that would run; a person may have edited them. `others` are the other
     /// folders that relative paths may begin in.
-    pub async fn changed(self, runs: Arguments, others: Vec<String>) -> Option<&'static str> {
+    pub async fn changed(self, runs: Arguments, others: Vec<String>) -> Option<String> {
         let look = move || {
             let folders = StartFolders {
                 working: self.folder.path().to_owned(),
@@ -88,15 +89,59 @@ impl ShownPlace {
                 let mut links = now.links().iter();
                 links.all(|link| self.folder.links().contains(link))
             };
-            if now(&self.proposed).as_ref() != Some(&*self.folder) {
-                return Some(CHANGED);
+            let Some(place) = now(&self.proposed) else {
+                return Some(changed_reason(UNKNOWN));
+            };
+            if place != *self.folder {
+                let difference = difference(&self.folder, &place);
+                return Some(changed_reason(difference.as_deref().unwrap_or(UNKNOWN)));
             }
-            (!now(&runs).is_some_and(is_shown)).then_some(UNSEEN_LINK)
+            (!now(&runs).is_some_and(is_shown)).then(|| UNSEEN_LINK.to_owned())
         };
         // A look that fails has seen nothing, so the call must not start.
         let looked = tokio::task::spawn_blocking(look).await;
-        looked.unwrap_or(Some(CHANGED))
+        looked.unwrap_or_else(|_| Some(changed_reason(UNKNOWN)))
     }
+}
+
+/// Returns the reason for denying a call whose folder or links have changed since they were shown.
+pub fn changed_reason(difference: &str) -> String {
+    format!(
+        "the place has changed while the call waited: {difference}. Nothing was run. Propose it as a new call, so that \
+         a person sees where it leads now"
+    )
+}
+
+/// Returns how the place of a call differs from the one that was shown, by the first path that leads elsewhere. `None`
+/// if all paths lead to the same places.
+pub fn difference(shown: &WorkingFolder, now: &WorkingFolder) -> Option<String> {
+    let name = |path: &str| format!("`{}`", display::clip(path, LONGEST_SHOWN));
+    if shown.path() != now.path() {
+        let (now, shown) = (name(now.path()), name(shown.path()));
+        return Some(format!("the working folder is {now} now, and was {shown}"));
+    }
+    let targets = |folder: &WorkingFolder, path: &str| {
+        let links = folder.links().iter().filter(|link| link.path == path);
+        let targets: Vec<String> = links.map(|link| name(&link.target)).collect();
+        targets.join(" or ")
+    };
+    let mut paths = shown.links().iter().chain(now.links()).map(|link| &link.path);
+    paths.find_map(|path| {
+        let (led, leads) = (targets(shown, path), targets(now, path));
+        let path = name(path);
+        match (led.as_str(), leads.as_str()) {
+            (led, leads) if led == leads => None,
+            ("", leads) => Some(format!(
+                "{path} leads to {leads} now, and was no link when it was shown"
+            )),
+            (led, "") => Some(format!(
+                "{path} is no link now, and led to {led} when it was shown"
+            )),
+            (led, leads) => Some(format!(
+                "{path} leads to {leads} now, and led to {led} when it was shown"
+            )),
+        }
+    })
 }
 
 /// Returns the folder of this process as text, or fails if there is none.

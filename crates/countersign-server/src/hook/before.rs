@@ -21,7 +21,7 @@ use super::{Answer, Dialect, Hook};
 use crate::backend::{Backend, Proposal, ProposedCall};
 use crate::duration;
 use crate::failure::Failure;
-use crate::links::ShownPlace;
+use crate::links::{self, ShownPlace};
 use crate::output::once;
 use crate::output::ruling::{HostPermit, Ruling};
 use crate::policy::{self, record};
@@ -64,6 +64,7 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
                 Proposed::Held(approval) => *approval,
                 Proposed::Passed(started) => return pass(&kept, call, started),
                 Proposed::Answered(answer) => return Ok(answer),
+                Proposed::Reused => return Ok(reused(&backend, &kept, call).await),
             },
         };
         // The gate also joins identical calls of one agent across sessions.
@@ -172,6 +173,8 @@ enum Proposed {
     /// The policy lets the call pass. The permit is for recording the outcome; a read has none.
     Passed(Option<HostPermit>),
     Answered(Answer),
+    /// The id of the tool use belongs to an earlier call, or to this one at another place.
+    Reused,
 }
 
 /// Lets a call pass, and saves its permit so that the outcome can be recorded later.
@@ -239,7 +242,7 @@ async fn propose(hook: &Hook<'_>, backend: &Backend, call: &Before) -> Result<Pr
     let proposed = match backend.propose(proposal).await {
         Ok(proposed) => proposed,
         // The gate would name the key, which is a hash that means nothing to a model.
-        Err(failure) if failure.code == "key_reused" => return Ok(Proposed::Answered(deny(REUSED))),
+        Err(failure) if failure.code == "key_reused" => return Ok(Proposed::Reused),
         // A refusal by the gate is a denial, not a failure.
         Err(failure) if failure.exit == crate::failure::Exit::Refused => {
             let answer = deny(&format!(
@@ -263,6 +266,21 @@ async fn propose(hook: &Hook<'_>, backend: &Backend, call: &Before) -> Result<Pr
         (Some(Ruling::Ran(_)), _) => Proposed::Answered(deny("the server has run this call itself")),
         (Some(Ruling::Held { .. }) | None, _) => return Err(not_understood()),
     })
+}
+
+/// Answers a tool use whose id the gate knows with other content. If it is the same call and only its place differs, the
+/// answer says where its paths lead now, and where they led.
+async fn reused(backend: &Backend, kept: &HookState, call: &Before) -> Answer {
+    let approval = match kept.held_for(call) {
+        Some(id) => backend.approval(id).await.ok().flatten(),
+        None => None,
+    };
+    let held = approval.and_then(|approval| approval.calls.into_iter().next());
+    let shown = held.and_then(|held| held.working_folder?.read().ok());
+    match shown.and_then(|shown| links::difference(&shown, &call.working_folder)) {
+        Some(difference) => deny(&links::changed_reason(&difference)),
+        None => deny(REUSED),
+    }
 }
 
 /// Returns the approval that the same call was held for earlier, unless that approval ended too long ago.
@@ -330,7 +348,7 @@ async fn start(
         None => call.arguments.clone(),
     };
     if let Some(problem) = shown.changed(runs, Vec::new()).await {
-        return Ok(Some(deny(problem)));
+        return Ok(Some(deny(&problem)));
     }
     let mut identity = call.identity.clone();
     if let Some(arguments) = held.argument_bytes().filter(|_| held.edited) {
@@ -361,6 +379,7 @@ async fn start(
         arguments: Some(values_hash(&text)),
     };
     reservation.write(&permit);
+    kept.forget_held(call);
     let unsent = StartedCall {
         identity,
         call: id,
@@ -408,6 +427,11 @@ fn still_pending(hook: &Hook<'_>, call: &Before, approval: &ApprovalView) -> Ans
     }
     let id = approval.id.short();
     let held = duration::show(hook.options.hold);
+    let notes = approval.calls.first().map(|call| call.notes.as_slice());
+    let why = why_held(notes.unwrap_or_default(), Some(&call.working_folder));
+    let why = why
+        .map(|why| format!(" It was held because {why}."))
+        .unwrap_or_default();
     let at = hook.global.place_words();
     Answer::Deny {
         reason: format!(
@@ -427,11 +451,6 @@ fn is_headless() -> bool {
 }
 
 /// Returns the reason a decided call does not run.
-    let notes = approval.calls.first().map(|call| call.notes.as_slice());
-    let why = why_held(notes.unwrap_or_default(), Some(&call.working_folder));
-    let why = why
-        .map(|why| format!(" It was held because {why}."))
-        .unwrap_or_default();
 fn why_not(approval: &ApprovalView, held: &CallView) -> String {
     let by = approval.decided_by.as_deref().map(once);
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

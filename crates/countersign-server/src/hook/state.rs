@@ -82,16 +82,32 @@ impl HookState {
         text.trim().parse().ok()
     }
 
+    /// Returns the approval that this tool use was held for, wherever its links led at that time.
+    pub fn held_for(&self, call: &Before) -> Option<ApprovalId> {
+        let text = regular::read_text(&self.held_file(call)?, LARGEST).ok()?;
+        text.trim().parse().ok()
+    }
+
     /// Saves which approval this call waits for.
     pub fn wait_for(&self, call: &Before, approval: ApprovalId) -> Result<(), Failure> {
-        let written = private_file::replace(&self.waiting_file(call), format!("{approval}\n").as_bytes());
-        written.map_err(|error| unusable(&error.to_string()))
+        let files = std::iter::once(self.waiting_file(call)).chain(self.held_file(call));
+        for file in files {
+            let written = private_file::replace(&file, format!("{approval}\n").as_bytes());
+            written.map_err(|error| unusable(&error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Deletes the record that this call waits for an approval.
     pub fn forget(&self, call: &Before) {
         // If the file cannot be deleted, a later call reads it and finds that the approval has ended.
         let _ = std::fs::remove_file(self.waiting_file(call));
+    }
+
+    /// Deletes the record of the approval that a started call was held for.
+    pub fn forget_held(&self, call: &Before) {
+        // The file only helps to word a refusal, and old files are deleted.
+        let _ = self.held_file(call).map(std::fs::remove_file);
     }
 
     /// Reserves a call before it is started. Returns `None` if the call was reserved before.
@@ -152,6 +168,20 @@ impl HookState {
             &call.working_folder.hash().0,
         ];
         self.folder.join(format!("{}.waiting", name(&parts)))
+    }
+
+    /// Returns the file that names the approval of a tool use, if the coding agent sends ids. Unlike
+    /// [`waiting_file`](Self::waiting_file), it does not depend on the place.
+    fn held_file(&self, call: &Before) -> Option<PathBuf> {
+        let parts = [
+            self.backend.as_bytes(),
+            self.agent.as_bytes(),
+            call.identity.session.as_bytes(),
+            call.identity.id.as_ref()?.as_bytes(),
+            call.tool.as_str().as_bytes(),
+            call.arguments.as_bytes(),
+        ];
+        Some(self.folder.join(format!("{}.held", name(&parts))))
     }
 
     fn started_file(&self, identity: &CallIdentity) -> PathBuf {

@@ -165,7 +165,7 @@ async fn ask_about_client_call(relay: &Arc<Relay>, in_flight: &InFlightCall) -> 
     if let Some((place, runs)) = Origin::place_of(&approval).zip(runs)
         && let Some(why) = place.changed(runs, Vec::new()).await
     {
-        return Err(why.to_owned());
+        return Err(why);
     }
     let started = gateway.gate.start(&gateway.tenant, id).await;
     let permit = started

@@ -252,7 +252,7 @@ async fn run(permit: &Permit, origin: &Origin, is_one_of_several: bool) -> Ran {
         };
         let others = folders.others.clone();
         if let Some(why) = place.changed(permit.arguments().clone(), others).await {
-            return not_sent(why);
+            return not_sent(&why);
         }
     }
     let Some(params) = params(permit, origin, tool) else {

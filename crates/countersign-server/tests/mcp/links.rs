@@ -165,6 +165,10 @@ fn x81_a_link_that_was_replaced_after_the_card_stops_the_call() {
     let answer = client.answer(begun);
     assert_not_sent(&answer);
     assert!(answer.to_string().contains("the place has changed"), "{answer}");
+    for target in ["keys/id_rsa", "plain.txt"] {
+        let target = format!("`{}`", root.join(target).display());
+        assert!(answer.to_string().contains(&target), "{target}: {answer}");
+    }
     // A person edits the path to one that leads through a link which the card did not show.
     let begun = client.begin("write", json!({ "path": "plain.txt" }));
     place.write("edited.json", r#"{"path":"notes.txt"}"#);

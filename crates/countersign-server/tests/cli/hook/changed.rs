@@ -32,6 +32,76 @@ fn is_allowed(left: &Left) -> bool {
     one(left)["hookSpecificOutput"]["permissionDecision"] == "allow"
 }
 
+/// Checks that an answer names the old and the new target, and claims nothing else.
+#[track_caller]
+fn assert_tells(left: &Left, root: &Path, change: &str) {
+    let told = one(left)["hookSpecificOutput"]["permissionDecisionReason"].to_string();
+    let at = |path: &str| format!("`{}`", root.join(path).display());
+    let [now, shown] = match change {
+        "retarget" => [at("precious/a.txt"), at("scratch/a.txt")],
+        "folder_to_link" | "nothing_to_link" => [at("precious/a.txt"), "was no link".to_owned()],
+        "link_to_file" => ["is no link now".to_owned(), at("scratch/b.txt")],
+        "working_folder" => [at("precious"), "was no link".to_owned()],
+        _ => panic!("{change}"),
+    };
+    for part in [&*now, &*shown, "Nothing was run"] {
+        assert!(told.contains(part), "{change}: {part}: {told}");
+    }
+    assert!(
+        !told.contains("tool_use_id") && !told.contains("was used"),
+        "{told}"
+    );
+}
+
+/// Changes the target of the link `docs`.
+fn retarget(root: &Path, target: &str) {
+    std::fs::remove_file(root.join("project/docs")).unwrap();
+    symlink(root.join(target), root.join("project/docs")).unwrap();
+}
+
+#[test]
+fn i3_the_same_tool_use_is_told_that_its_link_leads_elsewhere() {
+    for is_approved in [true, false] {
+        let (place, root) = laid_out();
+        let call = event("1", &root, "docs/a.txt");
+        let brief = || ask(&place, &["claude-code", "--hold", "10ms"], call.as_bytes());
+        assert!(brief().stdout.contains("still waits"));
+        let id = pending(&place);
+        if is_approved {
+            place.good(&["approve", &id]);
+        }
+        retarget(&root, "precious");
+        for _ in 0..2 {
+            let left = brief();
+            assert!(blocks("claude-code", &left), "{left:?}");
+            assert_tells(&left, &root, "retarget");
+        }
+        let expected = if is_approved { "released" } else { "held" };
+        assert_eq!(state(&place, &id), expected);
+        // Where the approval leads, the call still runs.
+        retarget(&root, "scratch");
+        assert_eq!(is_allowed(&brief()), is_approved);
+    }
+}
+
+#[test]
+fn i3_a_link_that_changes_during_the_wait_is_told_to_the_same_tool_use_again() {
+    let (place, root) = laid_out();
+    let call = event("1", &root, "docs/a.txt");
+    let waiting = fed(hook(&place, &["claude-code", "--hold", "30s"]), call.as_bytes());
+    let id = pending(&place);
+    retarget(&root, "precious");
+    place.good(&["approve", &id]);
+    assert_tells(&Left::of(waiting.wait_with_output().unwrap()), &root, "retarget");
+    let left = ask(&place, &["claude-code", "--hold", "10ms"], call.as_bytes());
+    assert_tells(&left, &root, "retarget");
+    assert_eq!(state(&place, &id), "released");
+    // Another call under the same id is not mistaken for this one.
+    let other = event("1", &root, "docs/b.txt");
+    let left = ask(&place, &["claude-code", "--hold", "10ms"], other.as_bytes());
+    assert!(left.stdout.contains("belongs to an earlier call"), "{left:?}");
+}
+
 #[test]
 fn i3_what_changes_while_a_call_waits_is_not_started() {
     let retarget: Change = |root| {
@@ -78,6 +148,7 @@ fn i3_what_changes_while_a_call_waits_is_not_started() {
         }
         assert!(blocks("claude-code", &left), "{name}: {left:?}");
         assert!(left.stdout.contains("has changed"), "{name}: {left:?}");
+        assert_tells(&left, &root, name);
         assert_eq!(state(&place, &id), "released", "{name}");
         // The changed place is another question.
         let again = event("2", &root, file);
