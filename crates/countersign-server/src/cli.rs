@@ -301,7 +301,7 @@ Examples:
     Read(Read),
     /// Print instructions for an agent's prompt: how to work with calls that wait for a person
     #[command(after_help = "\
-For agents whose loop is not ours; add the text to the system prompt. A service returns it at /v1/guide.
+For agents that do not use our agent loop: add the text to their system prompt. A service returns it at /v1/guide.
 
 Examples:
   countersign guide

@@ -46,7 +46,7 @@ mod absent {
         None
     }
 
-    /// Stand-in for an example's data. Cannot be opened.
+    /// Stand-in for an example's data in programs built without the feature `demo`. Opening it always fails.
     #[derive(Clone)]
     pub struct World;
 

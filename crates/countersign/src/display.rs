@@ -206,9 +206,9 @@ impl Unit {
 /// Splits text into units.
 pub(crate) struct Units<'a> {
     rest: &'a str,
-    /// Marks since the last base character; `None` if there is no base.
+    /// Number of combining marks since the last base character; `None` before the first base character.
     marks: Option<usize>,
-    /// Number of bytes left in the text at which the run of mixed blanks that is being escaped ends.
+    /// End of the run of mixed blanks that is being escaped, as the number of bytes that follow it in the text.
     blanks_until: usize,
 }
 

@@ -58,7 +58,7 @@ impl Default for Limits {
 pub struct Malformed {
     /// Offset of the first byte that cannot be accepted.
     pub at: usize,
-    /// Reason why that byte is not accepted.
+    /// Reason why the text is not accepted at that position.
     pub reason: Reason,
 }
 

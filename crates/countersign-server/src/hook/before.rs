@@ -31,7 +31,8 @@ use crate::why_held::why_held;
 
 /// Maximum age of an earlier decision that a repeated call may use.
 const ANSWERS_FOR: Duration = Duration::from_secs(60 * 60);
-/// Number of attempts. If another call has used up the joined approval, the call is proposed once on its own.
+/// Maximum number of approvals that a call waits for. It may first join the approval of an identical call; if that call
+/// runs and uses the approval up, this one is proposed on its own.
 const TRIES: usize = 2;
 
 /// Reason for denying a call that was already started.

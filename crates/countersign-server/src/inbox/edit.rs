@@ -1,10 +1,9 @@
-//! Editing arguments: converts exact bytes to a text field and back.
+//! Converts a call's arguments to the text of an editable field, and the submitted text back to arguments.
 //!
-//! Input: a call's bytes, later the text that a person typed. Output: text without invisible or bidirectional
-//! characters, later the person's choice.
-//! INVARIANT: an untouched field means exactly the proposed bytes, even if the browser changed its line breaks.
-//! INVARIANT: no field contains a secret. [`KEPT`] stands in its place, and is replaced with the secret in that place
-//! only.
+//! In the text, invisible and bidirectional characters are escaped.
+//! INVARIANT: a field that was not edited yields exactly the proposed bytes, even if the browser changed its line breaks.
+//! INVARIANT: no field contains a secret. It contains the placeholder [`KEPT`] instead, which is replaced with the secret
+//! only where the secret was.
 
 use std::collections::HashMap;
 

@@ -25,7 +25,8 @@ pub const LARGEST: usize = 256 * 1024;
 /// Maximum number of requests that wait for an answer.
 const MOST_ASKED: usize = 1000;
 
-/// Open requests to one server, and the answers of all servers of the client.
+/// Records what a client has seen, for provenance: the open requests to one server, and the history of answers, which all
+/// servers of the same client share.
 #[derive(Default)]
 pub struct Seen {
     asked: Mutex<HashMap<Id, AwaitedAnswer>>,

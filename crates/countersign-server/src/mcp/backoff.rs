@@ -7,14 +7,15 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wait before the restart that follows the second end in a row.
+/// Wait before the restart after the second consecutive failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Upper limit of the wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A server that ran this long counts as working: its end is the first in a row again.
 const WORKED: Duration = Duration::from_secs(60);
 
-/// Number of ends in a row per key (a caller or a server's name), so that one failing server delays no other.
+/// Delays the restart of servers that fail repeatedly. Counts consecutive failures per key (a caller or the name of a
+/// server), so that one failing server does not delay the others.
 #[derive(Debug, Default)]
 pub struct Backoff(Mutex<HashMap<String, Ends>>);
 

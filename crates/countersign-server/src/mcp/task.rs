@@ -216,7 +216,8 @@ impl Relay {
         })
     }
 
-    /// Returns a task with its result if it has ended, or with the questions that the server's task asks.
+    /// Returns the current state of the task that stands for an approval. Includes the result if the call has ended, or
+    /// the questions of the upstream server if its own task waits for input.
     async fn task_now(&self, asked: &TaskRequest, approval: &Approval) -> OneLine {
         let status = status(approval);
         if status == "working" {

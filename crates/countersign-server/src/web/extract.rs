@@ -22,7 +22,7 @@ pub struct Authorized<S>(pub Arc<Caller>, pub PhantomData<S>);
 
 /// Set of scopes that a route accepts. A credential needs one of them.
 pub trait Needs: Send + Sync + 'static {
-    /// Accepted scopes.
+    /// Accepted scopes, of which a credential needs one.
     const ANY: &'static [Scope];
 }
 

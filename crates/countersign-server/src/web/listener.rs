@@ -37,7 +37,7 @@ const TOO_MANY: &[u8] =
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 /// Maximum size of the request line and headers together, in bytes.
 const LARGEST_HEAD: usize = 32 * 1024;
-/// Maximum time for which a client may read nothing of its response.
+/// Maximum time that a client may stall while it reads a response, before the connection is closed.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum time that a shutdown waits for open requests.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);

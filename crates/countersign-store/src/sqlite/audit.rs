@@ -222,11 +222,11 @@ fn policies(connection: &Connection) -> Result<HashMap<i64, [u8; 32]>, LoadError
     Ok(policies.collect::<Result<_, _>>()?)
 }
 
-/// A unit of work: rows with a number greater than the first value and not greater than the second.
+/// A unit of work: a range of rows, given by the number before its first row and the number of its last row.
 #[derive(Clone, Copy, Debug)]
 enum Range {
     Approvals(i64, i64),
-    /// Events of the log; the third value is the position of the first one.
+    /// Events of the log. The third value is the position in the log of the range's first event.
     Log(i64, i64, u64),
 }
 

@@ -67,7 +67,7 @@ pub enum Command {
     Start(Start),
     /// Records the outcome of a call. A crash before the commit means that the call ends as unknown.
     Finish(Finish),
-    /// Records the outcome that a person found for an unknown call.
+    /// Records the outcome that a person established for a call that ended as unknown.
     Reconcile(Reconcile),
     /// Ends everything that is due: expired approvals, stale releases, lost runs and expired entries.
     Sweep(Sweep),

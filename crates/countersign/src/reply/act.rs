@@ -460,7 +460,8 @@ impl<'a> NameReader<'a> {
         lists.any(|list| list.contains(one) && list.contains(other))
     }
 
-    /// Returns true for a verb that can mean only the act: it is in a list, and it cannot refer to the card itself.
+    /// Returns true if a reply with this verb can only mean the card's act: the verb is a listed one, and it does not also
+    /// say what to do with the card itself, as "change" does.
     fn is_clear(&self, verb: &Phrase) -> bool {
         let is_listed = |phrases: &Phrases| {
             let mut listed = phrases.same.iter().flatten().chain(&phrases.familiar);

@@ -141,7 +141,7 @@ impl Fault {
         }
     }
 
-    /// Creates a fault of the database schema.
+    /// Creates a fault that reports an unexpected database schema.
     pub fn of_schema(message: impl fmt::Display) -> Fault {
         Fault {
             hint: "something other than this program has changed the database; restore a backup",

@@ -25,7 +25,8 @@ pub struct Verdict {
 }
 
 impl Marked {
-    /// Creates the mark of a value; `voucher` tells whether the gate or the agent supplied the conversation.
+    /// Returns how a mark is displayed. `voucher` tells whether the gate or the agent supplied the conversation in which
+    /// the value was traced.
     pub fn new(mark: &Mark, voucher: Voucher) -> Marked {
         let is_plain = matches!(mark, Mark::Invented { agent_said_it: false });
         Marked {

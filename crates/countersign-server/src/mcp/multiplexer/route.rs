@@ -172,7 +172,7 @@ pub struct Routed {
 }
 
 impl Routed {
-    /// Creates a request for one server, which answers it.
+    /// Creates a request to a single server, whose response is the response to the client.
     pub fn to_one(
         switch: Arc<Multiplexer>,
         id: Id,

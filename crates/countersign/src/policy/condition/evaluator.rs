@@ -22,7 +22,7 @@ const MAX_TURNS: usize = 100_000;
 
 /// CEL variable that holds the number of values of each origin.
 const ORIGINS: &str = "provenance";
-/// CEL variable that holds, for each argument, the paths that its texts may mean.
+/// CEL variable that holds, for each argument, the file paths that its texts may refer to.
 const PATHS: &str = "paths";
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));

@@ -133,7 +133,8 @@ fn moved_on() -> Vec<Step> {
     ]
 }
 
-/// A start that reads the page again; calls without a snapshot ignore that.
+/// Returns a step that starts a call after reading the current page for comparison with the call's snapshot. Without a
+/// snapshot there is nothing to compare.
 fn start(on: Target, call: u8) -> Step {
     let look = Look::Now;
     Step::Start { on, call, look }
