@@ -1,6 +1,6 @@
 //! An approval: the question put to a person, with the calls that wait for the answer.
 //!
-//! State changes only through events, in [`Approval::record`].
+//! State changes only through events, in `Approval::record`.
 //! Not here: who may decide, and when; see `command`.
 
 use std::sync::Arc;

@@ -111,7 +111,7 @@ impl Event {
     }
 }
 
-/// The first half of the SHA-256 hash of an approval's rows; see [`crate::store::record::Bodies::content`].
+/// The first half of the SHA-256 hash of an approval's rows; see `Bodies::content` in `store/record.rs`.
 ///
 /// The rows contain the approval's random salt, so the hash cannot confirm a guess once the salt is erased. Half of the
 /// hash is enough against second preimages, and saves a third of the bytes per event.

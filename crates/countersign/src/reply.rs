@@ -3,7 +3,7 @@
 //! Input: the offer, the text, and the person's language if it is known. Output: a [`Reading`] and the reason for it.
 //! Not here: models, guesses and memory. The same words to the same offer are always read the same way.
 //!
-//! A reply is a yes or a no only if *every* word belongs to a known piece (see [`kind`]) and the pieces make sense in
+//! A reply is a yes or a no only if *every* word belongs to a known piece (see `kind.rs`) and the pieces make sense in
 //! that order. An unknown word, a question, a number that was not offered or a condition makes it [`Reading::Other`].
 
 mod act;

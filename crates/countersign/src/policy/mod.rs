@@ -202,7 +202,7 @@ pub enum Undoable {
 pub struct CallRequest<'a> {
     /// The tool's name.
     pub tool: &'a str,
-    /// The arguments, accepted by [`json::check`](crate::json::check).
+    /// The arguments, accepted by [`json::check`].
     pub arguments: &'a [u8],
     /// Hash of the tool's current definition, and whether the gate verified it.
     pub definition: Definition,
