@@ -537,7 +537,9 @@ async fn the_language_of_the_card_decides_how_its_answer_is_read() {
         ("delete_page", None, "keep it", "denied"),
         ("send_note", None, "Delete it", "kept"),
         ("borrar_pagina", None, "delete it", "kept"),
-        ("send_note", None, "send it", "approved"),
+        // Without a label of its own, a card takes the act's name only after a yes.
+        ("send_note", None, "send it", "kept"),
+        ("send_note", None, "yes, send it", "approved"),
         ("send_note", None, "yes, send the note", "approved"),
         // The operator's own words tell the language if none is given.
         ("kontakt_loeschen", None, "ja, löschen", "approved"),
@@ -561,8 +563,10 @@ async fn the_language_of_the_card_decides_how_its_answer_is_read() {
         ("send_note", Some("de"), "n", "denied"),
         ("send_note", Some("de"), "no", "denied"),
         // Other words for the act, and what people say before it.
-        ("delete_contact", None, "remove the contact", "approved"),
-        ("delete_contact", None, "you can delete it", "approved"),
+        ("delete_contact", None, "remove the contact", "kept"),
+        ("delete_contact", None, "yes, remove the contact", "approved"),
+        ("delete_contact", None, "yes, you can delete it", "approved"),
+        ("delete_page", None, "you can delete it", "approved"),
         ("delete_contact", None, "fine", "approved"),
         ("delete_page", None, "remove the page", "approved"),
         ("delete_page", None, "fine", "show_again"),
@@ -683,7 +687,8 @@ async fn a16_all_of_several_calls_are_granted_by_all() {
         ("delete_page", None, "all", 0),
         ("send_note", None, "all", 3),
         ("send_note", None, "all of them", 3),
-        ("send_note", None, "send them", 3),
+        ("send_note", None, "send them", 0),
+        ("send_note", None, "yes, send them", 3),
         ("send_note", Some("de"), "ja, alle", 3),
         ("send_note", Some("es"), "sí, todas", 3),
         ("send_note", None, "all but the second", 2),
