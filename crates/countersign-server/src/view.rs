@@ -226,6 +226,12 @@ impl ApprovalView {
         released.map(|(position, _)| position)
     }
 
+    /// Returns true if the calls can be run only by the gateway or coding agent that proposed them.
+    pub fn is_hosted(&self) -> bool {
+        let run = self.run_id.as_deref().unwrap_or_default();
+        run.starts_with("mcp:") || self.calls.iter().any(|call| call.working_folder.is_some())
+    }
+
     /// Returns how many more people have to approve; 0 if the approval is no longer pending.
     pub fn missing(&self) -> usize {
         match self.status {

@@ -467,6 +467,10 @@ impl Refusal {
     pub fn hint(&self) -> &'static str {
         match self {
             Refusal::NotFound(_) => "list the pending approvals",
+            // Another proposal of an approved call would run it a second time.
+            Refusal::AlreadyDecided { state, .. } if *state == State::Approved => {
+                "nothing is left to decide; look at the approval to see what came of it"
+            }
             Refusal::AlreadyDecided { .. } | Refusal::Expired { .. } | Refusal::Withdrawn { .. } => {
                 "ask the agent to propose it again"
             }

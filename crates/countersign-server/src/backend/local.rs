@@ -11,6 +11,7 @@ use countersign::gate::{Gate, Ruled, Submission, Submitted, SubmittedCall, Until
 use countersign::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Tenant};
 use countersign::policy::Definition;
 use countersign::provenance::VouchedConversation;
+use countersign::registry::Kind;
 use countersign::state::State;
 use countersign::store::{Filter, Store};
 
@@ -287,6 +288,12 @@ impl LocalBackend {
             Waited::TimedOut(_) => Ok(None),
             Waited::NotFound => Err(not_there(id)),
         }
+    }
+
+    /// Returns true if a service with a current lease uses this store.
+    pub async fn has_service(&self) -> bool {
+        let nodes = self.store().entries(&self.tenant, Kind::Node, None, 1).await;
+        nodes.is_ok_and(|nodes| !nodes.is_empty())
     }
 
     pub async fn start(&self, call: CallId) -> Result<Started, Failure> {

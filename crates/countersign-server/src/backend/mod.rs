@@ -263,6 +263,15 @@ impl Backend {
         either!(self, backend => backend.wait(id, until, limit).await)
     }
 
+    /// Returns true if another process is likely to run the approved calls of this approval: a service that is alive, or
+    /// the gateway or coding agent that proposed them.
+    pub async fn has_runner(&self, approval: &ApprovalView) -> bool {
+        match self {
+            Backend::Local(backend) => approval.is_hosted() || backend.has_service().await,
+            Backend::Remote(_) => true,
+        }
+    }
+
     /// Follows events from now on.
     pub async fn follow(&self, wanted: EventFilter) -> Result<EventStream<'_>, Failure> {
         Ok(match self {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use countersign::call::Arguments;
 use countersign::card::WholeCard;
 use countersign::decision::{Choice, Refusal, Verdict};
+use countersign::gate::Until;
 use countersign::hash::Hash;
-use countersign::state::State;
+use countersign::state::{CallState, State};
 
 use super::input;
 use super::name;
@@ -18,16 +20,20 @@ use crate::failure::{Exit, Failure};
 use crate::find;
 use crate::output::Output;
 use crate::output::card::{Length, card};
-use crate::store::Missing;
+use crate::store::{Missing, Watch};
 use crate::view::ApprovalView;
 
 /// Minimum number of digits of a digest: as many as cards show.
 const FEWEST_DIGITS: usize = 12;
+/// Time in which a running service usually starts an approved call.
+const START_WITHIN: Duration = Duration::from_secs(1);
+/// Maximum time to wait for the result of a call that was started.
+const FINISH_WITHIN: Duration = Duration::from_secs(30);
 
 pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> Result<Exit, Failure> {
     // Check the command line before touching the store.
     let edits = read_edits(&options.edit)?;
-    let backend = Backend::open(global, Missing::Refuse).await?;
+    let backend = Backend::open_with(global, Missing::Refuse, Watch::Others, None).await?;
     let approval = find::approval(&backend, &options.id).await?;
     let verdict = match options.only.is_empty() && edits.is_empty() {
         true => Verdict::Approve,
@@ -119,8 +125,35 @@ async fn decide(
     deciding.comment = options.comment;
     deciding.key = name(options.key.as_deref())?;
     let decided = backend.decide(deciding).await;
-    print(&decided.map_err(|failure| explain(failure, &approval))?, output)?;
+    let decided = decided.map_err(|failure| explain(failure, &approval))?;
+    print(&wait_for_run(backend, decided, output).await, output)?;
     Ok(Exit::Done)
+}
+
+/// Waits a moment for another process to run the calls that were just approved, and returns the approval after that.
+/// Does not wait for JSON output, so that scripts are not delayed; they use `countersign wait --finished`. The decision
+/// is on record, so an error here is not reported: the approval is returned as it was.
+async fn wait_for_run(backend: &Backend, approval: ApprovalView, output: &mut Output) -> ApprovalView {
+    let is_left_to_run = approval.next_released().is_some();
+    if output.is_json || !is_left_to_run || !backend.has_runner(&approval).await {
+        return approval;
+    }
+    let id = approval.id;
+    if let Ok(Some(finished)) = backend.wait(id, Until::Finished, START_WITHIN).await {
+        return finished;
+    }
+    let current = backend.approval(id).await.ok().flatten().unwrap_or(approval);
+    if !current.calls.iter().any(|call| call.state == CallState::Running) {
+        return current;
+    }
+    output.notice(
+        "running",
+        "approved, and running now; waiting for the result (Ctrl-C ends the wait, not the call)",
+    );
+    match backend.wait(id, Until::Finished, FINISH_WITHIN).await {
+        Ok(Some(finished)) => finished,
+        _ => backend.approval(id).await.ok().flatten().unwrap_or(current),
+    }
 }
 
 /// Adds a hint to a refusal: who may approve, or that an edit needs the policy that the call was proposed under.
@@ -129,6 +162,10 @@ fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
         return failure.hint(
             "add `--policy FILE` with the policy that the call was proposed under, or edit it in that service's inbox",
         );
+    }
+    if failure.code == "already_decided" && approval.status == State::Approved {
+        let id = approval.id.short();
+        return failure.hint(format!("see what came of it with `countersign show {id}`"));
     }
     if failure.code != "not_allowed" {
         return failure;

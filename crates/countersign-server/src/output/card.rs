@@ -123,19 +123,20 @@ pub fn outcome(approval: &ApprovalView) -> String {
     text.extend(comment.map(|comment| format!("     comment: {}\n", foreign(comment))));
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
-        // The gateway or coding agent that proposed the call has the tool; a command run here would be something else.
-        let is_gateway = approval
-            .run_id
-            .as_deref()
-            .is_some_and(|run| run.starts_with("mcp:"));
-        let is_hosted = is_gateway || approval.calls.iter().any(|call| call.working_folder.is_some());
-        text.push_str(&match is_hosted {
+        text.push_str(&match approval.is_hosted() {
             true => "  released: the gateway or coding agent that proposed it runs it\n".to_owned(),
             false => format!(
                 "  released: the program that has the tool can run it now, or use  {}\n",
                 paint(style::HINT, &command)
             ),
         });
+    }
+    if approval.calls.iter().any(|call| call.state == CallState::Running) {
+        let command = format!("countersign wait {} --finished", approval.id.short());
+        text.push_str(&format!(
+            "  it is running; see how it ends with  {}\n",
+            paint(style::HINT, &command)
+        ));
     }
     text
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::served::Served;
 use crate::test_folder::{MARIA, TestFolder};
 
 #[test]
@@ -18,7 +19,8 @@ fn b7_each_refusal_says_what_is_so() {
         "{left:?}"
     );
     assert!(
-        left.stderr.contains("hint: ask the agent to propose it again"),
+        left.stderr
+            .contains("hint: see what came of it with `countersign show"),
         "{left:?}"
     );
     let left = place.run(&["deny", &id, "--json"]);
@@ -211,4 +213,29 @@ fn x44_an_edit_needs_a_policy_that_knows_the_tool() {
         "--edit",
         r#"1={"amount":6.0}"#,
     ]);
+}
+
+/// `approve` on a store beside a running service reports what became of the call, and a second one does not invite
+/// anybody to run it again.
+#[test]
+fn approving_beside_a_service_says_what_came_of_it() {
+    let place = TestFolder::new();
+    place.write("countersign-serve.toml", "[tools.create_contact]\necho = true\n");
+    let service = Served::start(&place);
+    let id = service.propose(&service.agent(), &["create_contact", MARIA]);
+    let said = place.good(&["approve", &id, "--as", "bob"]);
+    assert!(said.contains("succeeded"), "{said}");
+    assert!(said.contains("maria@acme.com"), "{said}");
+    assert!(!said.contains("released"), "{said}");
+    let again = place.run(&["approve", &id, "--as", "bob"]);
+    assert_eq!(again.code, 4);
+    assert!(again.stderr.contains("already approved by `bob`"), "{again:?}");
+    assert!(!again.stderr.contains("propose it again"), "{again:?}");
+    // Without a service nobody is waited for.
+    service.kill();
+    let id = place.contact();
+    let began = std::time::Instant::now();
+    let said = place.good(&["approve", &id, "--as", "bob", "--json"]);
+    assert!(said.contains("released"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(5));
 }
