@@ -20,7 +20,7 @@ pub enum Depth {
     Full,
 }
 
-/// Returns SQLite's findings about the file; empty if it is intact.
+/// Returns SQLite's findings about the file; empty if it is intact. Fails if another process keeps the file locked.
 pub fn check_integrity(path: &Path, depth: Depth) -> Result<Vec<String>, OpenError> {
     let connection = open::reader(path)?;
     let pragma = match depth {
@@ -34,11 +34,14 @@ pub fn check_integrity(path: &Path, depth: Depth) -> Result<Vec<String>, OpenErr
         match rows.next() {
             Ok(Some(row)) => found.push(row.get::<_, String>(0)?),
             Ok(None) => break,
-            // A file that cannot even be checked is damaged.
-            Err(error) => {
-                found.push(error.to_string());
-                break;
-            }
+            // A file that cannot even be checked is damaged, unless another process has locked it.
+            Err(error) => match OpenError::from(error) {
+                busy @ OpenError::Busy(_) => return Err(busy),
+                error => {
+                    found.push(error.to_string());
+                    break;
+                }
+            },
         }
     }
     found.retain(|finding| finding != "ok");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use countersign_store::sqlite::{Depth, check_integrity};
+use countersign_store::sqlite::{Depth, OpenError, check_integrity};
 
 use super::Finding;
 use crate::store::is_postgres;
@@ -28,6 +28,13 @@ pub async fn check(place: &str, is_full: bool) -> Option<Finding> {
     let found = tokio::task::spawn_blocking(move || check_integrity(&checked, depth)).await;
     let found = match found {
         Ok(Ok(found)) => found,
+        Ok(Err(OpenError::Busy(error))) => {
+            return Some(Finding::warning(
+                "pages",
+                format!("the pages were not checked, because another program has locked the file: {error}"),
+                "try again when that program has ended",
+            ));
+        }
         // The store check also reports a file that cannot be opened.
         Ok(Err(_)) => return None,
         Err(error) => vec![error.to_string()],
