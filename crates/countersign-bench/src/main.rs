@@ -25,10 +25,6 @@ use serde_json::{Value, json};
 use crate::http::Wanted;
 use crate::store_location::StoreLocation;
 
-/// The same allocator as in `countersign`, so that the results hold for that program.
-#[global_allocator]
-static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Cases to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Case {

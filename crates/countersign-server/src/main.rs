@@ -2,11 +2,6 @@
 
 use std::process::ExitCode;
 
-/// Allocator that is faster than the system's when one thread allocates and another frees, as happens with
-/// requests.
-#[global_allocator]
-static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     countersign_server::main()
 }
