@@ -1,7 +1,7 @@
 //! Cache of approvals serialized as JSON, one entry per approval.
 //!
-//! Input: an approval. Output: the response body. The approval's id and version determine the content, except for the
-//! time of the response. That time is the last field, and it is replaced in the cached bytes.
+//! Input: an approval. Output: the response body. It can be sent again while the store's change counter is the same,
+//! except for the time of the response. That time is the last field, and it is replaced in the cached bytes.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use countersign::policy::Policy;
 use countersign::state::State;
 use countersign::time::Time;
 
-use super::{Json, json};
+use super::json;
 use crate::access::Caller;
 use crate::view;
 
@@ -28,10 +28,9 @@ pub struct ResponseCache(GenerationalCache<(Tenant, ApprovalId), CachedResponse>
 
 #[derive(Clone)]
 struct CachedResponse {
-    version: u32,
     bytes: Bytes,
     /// Value of the store's change counter before the approval was read.
-    stamp: Option<u64>,
+    stamp: u64,
     /// The agent that may read the approval. `None` if a served agent of an older version proposed it.
     agent: Option<Agent>,
     /// Time at which the approval expires, if it is pending. From then on the cached state is wrong.
@@ -48,28 +47,17 @@ impl ResponseCache {
     /// Returns the response for an approval at `now`. `stamp` is the value of the store's change counter before the
     /// approval was read.
     pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time, stamp: Option<u64>) -> Response {
-        let fresh = || view::approval(approval, policy, now);
-        // The approval has expired, but no sweep has recorded that yet. Its version is therefore the same as when it
-        // was pending.
-        if view::state(approval, now) != approval.state {
-            return Json(fresh()).into_response();
-        }
-        let name = (approval.tenant.clone(), approval.id);
-        let kept = self.0.get(&name, |kept| kept.version == approval.version);
-        if let Some(kept) = kept
-            && let Some(bytes) = at(&kept.bytes, now)
-        {
-            if stamp.is_some() && kept.stamp != stamp {
-                self.0.insert(name, CachedResponse { stamp, ..kept }, bytes.len());
-            }
-            return json::answer(bytes);
-        }
-        let bytes = match json::write(&fresh()) {
+        let bytes = match json::write(&view::approval(approval, policy, now)) {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => return error.into_response(),
         };
+        // An approval that has expired, but not on record yet, is not cached: its expiry changes the store.
+        let is_recorded = view::state(approval, now) == approval.state;
+        let Some(stamp) = stamp.filter(|_| is_recorded) else {
+            return json::answer(bytes);
+        };
+        let name = (approval.tenant.clone(), approval.id);
         let kept = CachedResponse {
-            version: approval.version,
             bytes: bytes.clone(),
             stamp,
             agent: Some(approval.agent.clone()).filter(|_| !approval.is_of_older_talk()),
@@ -82,8 +70,7 @@ impl ResponseCache {
     /// Returns the cached response; `None` if there is none, the caller may not see it, or the store has changed since.
     pub fn again(&self, caller: &Caller, id: ApprovalId, stamp: Option<u64>, now: Time) -> Option<Response> {
         let is_current = |kept: &CachedResponse| {
-            stamp.is_some()
-                && kept.stamp == stamp
+            Some(kept.stamp) == stamp
                 && caller
                     .agent
                     .as_ref()
