@@ -15,7 +15,7 @@ use countersign::store::StoreError;
 use countersign::time::{Clock, Time};
 use futures_util::future::{join, join3, join5};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::decode::{self, APPROVAL, CALL, EVENT_COLUMNS, LockedApprovals};
 use super::entries::{self, EntryStatements};
@@ -27,7 +27,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// exist yet, so that a channel gets only one pending approval and a key only one approval.
 const LOCK_SLOTS: &str = "SELECT count(pg_advisory_xact_lock(slot)) FROM unnest($1::bigint[]) AS slot";
 
-/// Selects approvals by id. The ids are sent sorted, and the rows are locked in that order.
+/// Selects approvals by id.
 const NAMED: &str = "SELECT tenant, id FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)";
 
 /// Selects the approvals that occupy a channel or an idempotency key, and the pending approvals of agents whose
@@ -63,12 +63,11 @@ const CALLS_FROM: usize = 2;
 /// Statements that lock and read rows, prepared on one connection.
 pub(super) struct LockStatements {
     lock_slots: Statement,
-    lock_named: Statement,
+    lock_needed: Statement,
+    calls_of_needed: Statement,
+    events_of_needed: Statement,
     calls_of_named: Statement,
     events_of_named: Statement,
-    lock_all: Statement,
-    calls_of_all: Statement,
-    events_of_all: Statement,
     lock_due: Statement,
     lock_open: Statement,
 }
@@ -77,12 +76,11 @@ impl LockStatements {
     pub(super) async fn prepare(client: &Client) -> Result<LockStatements, Error> {
         // If FOR UPDATE had to wait for a row, it returns the row's latest version, not the one in the statement's
         // snapshot.
-        let lock = |needed: &str, order: &str| {
-            format!(
-                "SELECT {APPROVAL} FROM ({needed}) w JOIN approval a ON a.tenant = w.tenant AND a.id = w.id
-                 {order} FOR UPDATE OF a"
-            )
-        };
+        let needed = format!("{NAMED}{HOLDERS}");
+        let lock_needed = format!(
+            "SELECT {APPROVAL} FROM ({needed}) w JOIN approval a ON a.tenant = w.tenant AND a.id = w.id
+             ORDER BY a.tenant, a.id FOR UPDATE OF a"
+        );
         // Other tables are still read from the snapshot, so the calls and the clock are read by a later statement.
         let calls = |needed: &str| {
             format!(
@@ -97,15 +95,13 @@ impl LockStatements {
                  JOIN event e ON e.tenant = w.tenant AND e.approval = w.id"
             )
         };
-        let all = format!("{NAMED}{HOLDERS}");
         Ok(LockStatements {
             lock_slots: client.prepare(LOCK_SLOTS).await?,
-            lock_named: client.prepare(&lock(NAMED, "")).await?,
+            lock_needed: client.prepare(&lock_needed).await?,
+            calls_of_needed: client.prepare(&calls(&needed)).await?,
+            events_of_needed: client.prepare(&events(&needed)).await?,
             calls_of_named: client.prepare(&calls(NAMED)).await?,
             events_of_named: client.prepare(&events(NAMED)).await?,
-            lock_all: client.prepare(&lock(&all, "ORDER BY a.tenant, a.id")).await?,
-            calls_of_all: client.prepare(&calls(&all)).await?,
-            events_of_all: client.prepare(&events(&all)).await?,
             lock_due: client
                 .prepare(&format!("SELECT {APPROVAL} FROM approval a WHERE {DUE}"))
                 .await?,
@@ -143,31 +139,8 @@ pub(super) async fn lock(
             lock_rows(client, locks, open, no_entries).await
         }
         Some(limit) => lock_due(client, locks, entries, clock, limit).await,
-        None if needed.is_empty() => begin_only(client).await,
         None => lock_needed(client, locks, entries, needed).await,
     }
-}
-
-/// Begins a transaction and reads only the clock, which is all that new approvals without channel or key need.
-async fn begin_only(client: &Client) -> LockResult {
-    let messages = client.simple_query(&format!("{BEGIN}; {CLOCK}")).await?;
-    let row = messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
-    let number = |index: usize| {
-        let text = row.and_then(|row| row.try_get(index).ok().flatten());
-        let number = text.and_then(|text| text.parse::<i64>().ok());
-        number.ok_or_else(|| decode::impossible("no clock"))
-    };
-    Ok(number(0).and_then(|now| {
-        Ok(LockedRows {
-            found: LockedApprovals::default(),
-            entries: Vec::new(),
-            now: Time::from_micros(now),
-            xact: number(1)?,
-        })
-    }))
 }
 
 /// Begins a transaction, locks, and then reads calls, events and the clock: all in one round trip, executed in this
@@ -198,8 +171,7 @@ async fn lock_needed(
         .map(|(tenant, agent)| (tenant.as_str(), agent.as_str()))
         .unzip();
     let most = i64::try_from(MOST_LOOKED_AT).unwrap_or(i64::MAX);
-    let named_parameters: [&(dyn ToSql + Sync); 2] = [&named.0, &named.1];
-    let all_parameters: [&(dyn ToSql + Sync); 10] = [
+    let parameters: [&(dyn ToSql + Sync); 10] = [
         &named.0,
         &named.1,
         &channels.0,
@@ -211,29 +183,15 @@ async fn lock_needed(
         &agents.1,
         &most,
     ];
-    let (lock, calls, events, parameters) = match needed.has_no_slots() {
-        true => (
-            &locks.lock_named,
-            &locks.calls_of_named,
-            &locks.events_of_named,
-            named_parameters.as_slice(),
-        ),
-        false => (
-            &locks.lock_all,
-            &locks.calls_of_all,
-            &locks.events_of_all,
-            all_parameters.as_slice(),
-        ),
-    };
     // The registry entries that a decision depends on are read last, so that a command that waited for a lock does not
     // use outdated ones.
     let last = async {
-        let calls = client.query(calls, parameters);
+        let calls = client.query(&locks.calls_of_needed, &parameters);
         let events = async {
             // A group that locks only entries needs no events.
             match needed.approvals.is_empty() && needed.has_no_slots() {
                 true => Ok(Vec::new()),
-                false => client.query(events, parameters).await,
+                false => client.query(&locks.events_of_needed, &parameters).await,
             }
         };
         join3(
@@ -252,7 +210,7 @@ async fn lock_needed(
             }
         },
         entries.lock_named(client, &needed.entries),
-        client.query(lock, parameters),
+        client.query(&locks.lock_needed, &parameters),
         last,
     )
     .await;

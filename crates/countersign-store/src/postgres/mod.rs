@@ -5,7 +5,6 @@
 //! may stop at any time.
 
 mod audit;
-mod batched_reads;
 mod clock;
 mod composite;
 mod composite_rows;
@@ -43,7 +42,6 @@ use countersign::store::{
 use countersign::time::{Clock, ClockTrouble, LARGEST_JUMP, SystemClock, Time};
 use countersign::wake::Hub;
 
-use batched_reads::BatchedReads;
 use clock::ServerClock;
 use config::Target;
 use connect::Connector;
@@ -93,7 +91,6 @@ pub struct PostgresStore {
     connector: Arc<Connector>,
     lanes: RwLock<Option<Arc<Lanes>>>,
     readers: Arc<Readers>,
-    batched_reads: Arc<BatchedReads>,
     server_clock: Arc<ServerClock>,
     machine_clock: Arc<SystemClock>,
     wakers: RwLock<Option<Wakers>>,
@@ -133,7 +130,6 @@ impl PostgresStore {
             connector,
             lanes: RwLock::new(Some(Arc::new(lanes))),
             readers,
-            batched_reads: Arc::default(),
             server_clock: server_clock.clone(),
             machine_clock,
             wakers: RwLock::new(Some(wakers)),
@@ -168,7 +164,7 @@ impl Store for PostgresStore {
     }
 
     fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
-        Box::pin(self.batched_reads.read(&self.readers, (tenant.clone(), id)))
+        Box::pin(self.readers.approval(tenant, id))
     }
 
     fn pending_in<'a>(

@@ -39,7 +39,6 @@ type Parameters<'a> = [&'a (dyn ToSql + Sync)];
 
 struct ReadStatements {
     approval: Statement,
-    approvals: Statement,
     pending_in: Statement,
     by_ids: Statement,
     versions: Statement,
@@ -57,10 +56,6 @@ impl ReadStatements {
                 "SELECT {APPROVAL}, {CALL} FROM approval a {WITH_CALLS} WHERE {condition} ORDER BY a.tenant, a.id, c.position"
             )
         };
-        let by_tenant_and_id = format!(
-            "SELECT {APPROVAL}, {CALL} FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)
-             JOIN approval a ON a.tenant = n.tenant AND a.id = n.id {WITH_CALLS} ORDER BY a.tenant, a.id, c.position"
-        );
         let pending = format!(
             "a.tenant = $1 AND a.channel = $2 AND a.state = 0 AND a.expires_at > COALESCE($3::bigint, {NOW})"
         );
@@ -87,7 +82,6 @@ impl ReadStatements {
         );
         Ok(ReadStatements {
             approval: client.prepare(&approvals("a.tenant = $1 AND a.id = $2")).await?,
-            approvals: client.prepare(&by_tenant_and_id).await?,
             pending_in: client.prepare(&approvals(&pending)).await?,
             by_ids: client.prepare(&approvals("a.id = ANY($1::bytea[])")).await?,
             versions: client
@@ -190,24 +184,20 @@ impl Readers {
         }
     }
 
-    pub(super) async fn approvals(
+    pub(super) async fn approval(
         &self,
-        ids: &BTreeSet<&(Tenant, ApprovalId)>,
-    ) -> Result<Vec<SharedApproval>, StoreError> {
-        let tenants: Vec<&str> = ids.iter().map(|(tenant, _)| tenant.as_str()).collect();
-        let of = VisibleTenants::of(ids.iter().map(|(tenant, _)| tenant));
-        let ids: Vec<&[u8]> = ids.iter().map(|(_, id)| id.as_bytes().as_slice()).collect();
-        let rows = match (tenants.as_slice(), ids.as_slice()) {
-            ([tenant], [id]) => {
-                self.run_prepared(of, |statements| &statements.approval, &[tenant, id])
-                    .await
-            }
-            _ => {
-                self.run_prepared(of, |statements| &statements.approvals, &[&tenants, &ids])
-                    .await
-            }
-        };
-        decode::joined_approvals(&rows?)
+        tenant: &Tenant,
+        id: ApprovalId,
+    ) -> Result<Option<SharedApproval>, StoreError> {
+        let parameters: &Parameters<'_> = &[&tenant.as_str(), &id.as_bytes().as_slice()];
+        let rows = self
+            .run_prepared(
+                VisibleTenants::one(tenant),
+                |statements| &statements.approval,
+                parameters,
+            )
+            .await?;
+        Ok(decode::joined_approvals(&rows)?.into_iter().next())
     }
 
     pub(super) async fn pending_in(

@@ -117,11 +117,6 @@ impl NeededRows {
         }
     }
 
-    /// Returns true if no approval, channel, key, agent or entry has to be locked.
-    pub(super) fn is_empty(&self) -> bool {
-        self.approvals.is_empty() && self.has_no_slots() && self.entries.is_empty()
-    }
-
     /// Returns true if no channel, key or agent is needed.
     pub(super) fn has_no_slots(&self) -> bool {
         self.channels.is_empty() && self.keys.is_empty() && self.agents.is_empty()

@@ -24,11 +24,6 @@ const INSERT_EVENTS: &str = "
     INSERT INTO event (seq, tenant, approval, number, at, policy, by, what, link, content)
     SELECT * FROM unnest($1::new_event[])";
 
-/// Inserts new approvals and their calls. `INSERT_EVENTS` is appended to this text.
-const INSERT: &str = "
-    WITH new AS (INSERT INTO approval SELECT * FROM unnest($2::approval[])),
-    new_calls AS (INSERT INTO call SELECT * FROM unnest($3::call[]))";
-
 /// Writes everything that a group changed and added. Large values are sent and written only if they changed.
 ///
 /// The old approval of a channel is updated before the new one is inserted, as the unique index requires: the insert
@@ -58,16 +53,13 @@ const UPDATE_AND_INSERT: &str = "
 
 /// The statements that write, prepared on one connection.
 pub(super) struct WriteStatements {
-    insert: Statement,
     update_and_insert: Statement,
 }
 
 impl WriteStatements {
     pub(super) async fn prepare(client: &Client) -> Result<WriteStatements, Error> {
-        let insert = format!("{INSERT} {INSERT_EVENTS}");
         let all = format!("{UPDATE_AND_INSERT}, events AS ({INSERT_EVENTS}) SELECT one FROM checked");
         Ok(WriteStatements {
-            insert: client.prepare(&insert).await?,
             update_and_insert: client.prepare(&all).await?,
         })
     }
@@ -136,12 +128,9 @@ impl WriteStatements {
             })
         });
         let changed: Vec<_> = changed.collect();
-        if !changed.is_empty() {
+        if !changed.is_empty() || !new.is_empty() {
             let all: [&(dyn ToSql + Sync); 5] = [&events, &new, &new_calls, &changed, &calls];
             client.query(&self.update_and_insert, &all).await?;
-        } else if !new.is_empty() {
-            let all: [&(dyn ToSql + Sync); 3] = [&events, &new, &new_calls];
-            client.execute(&self.insert, &all).await?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use countersign::store::record::{
     ApprovalColumns, ApprovalRow, CallColumns, CallRow, decode_approval, decode_call,
 };
 use countersign::time::Time;
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::{Connection, Params, Row};
 
 use super::fault::{bad_record, damaged, read_error};
 
@@ -85,7 +85,6 @@ macro_rules! approvals {
 }
 
 pub(super) const BY_ID: &str = approvals!("WHERE tenant = ?1 AND id = ?2");
-const ROW_VERSION: &str = "SELECT seq, version FROM approval WHERE tenant = ?1 AND id = ?2";
 pub(super) const BY_CHANNEL: &str = approvals!("WHERE tenant = ?1 AND channel = ?2 AND state = 0");
 pub(super) const BY_KEY: &str = approvals!("WHERE tenant = ?1 AND agent = ?2 AND key = ?3");
 pub(super) const PENDING_OF: &str = approvals!(
@@ -135,23 +134,6 @@ pub(super) const RELEASED: &str = approvals!(
 
 const CALLS: &str = "SELECT state, tool, arguments, original, result, sealed, body FROM call
     WHERE id > ?1 AND id < ?2 ORDER BY id";
-
-/// Returns the current row and version of an approval; `None` if it does not exist.
-pub(super) fn row_version(
-    connection: &Connection,
-    tenant: &Tenant,
-    id: ApprovalId,
-) -> Result<Option<RowVersion>, LoadError> {
-    let mut statement = connection.prepare_cached(ROW_VERSION)?;
-    let mut rows = statement.query(params![tenant.as_str(), id.as_bytes()])?;
-    let read = |row: &Row<'_>| -> Result<RowVersion, LoadError> {
-        Ok(RowVersion {
-            seq: row.get(0)?,
-            version: row.get(1)?,
-        })
-    };
-    rows.next()?.map(read).transpose()
-}
 
 /// Returns the first approval that `sql` finds; `None` if it finds none.
 pub(super) fn first_approval(
@@ -372,7 +354,6 @@ pub(super) mod tests {
     #[test]
     fn f16_cost_does_not_grow_with_history() {
         let by = |index: &str| format!("SEARCH approval USING INDEX {index}");
-        check(ROW_VERSION, &by("approval_id (tenant=? AND id=?)"));
         check(BY_ID, &by("approval_id (tenant=? AND id=?)"));
         check(BY_CHANNEL, &by("approval_channel (tenant=? AND channel=?)"));
         check(BY_KEY, &by("approval_key (tenant=? AND agent=? AND key=?)"));

@@ -5,7 +5,6 @@
 
 mod audit;
 mod backup;
-mod checkpointer;
 mod entries;
 mod fault;
 mod file_identity;
@@ -15,7 +14,6 @@ mod load;
 mod log_head;
 mod open;
 mod read;
-mod reader_cache;
 mod rows;
 mod schema;
 mod wal;
@@ -49,7 +47,6 @@ use file_identity::FileIdentities;
 pub use integrity::{Depth, check_integrity};
 pub use open::{OpenError, is_unused};
 use read::Readers;
-use reader_cache::ReaderCache;
 use watch::{PublishProgress, Watcher};
 use writer::Writer;
 
@@ -115,19 +112,10 @@ impl SqliteStore {
             true => Some(Watcher::start(path.clone(), hub.clone(), progress.clone())?),
             false => None,
         };
-        let reader_cache = Arc::new(ReaderCache::default());
-        let writer = Writer::start(
-            connection,
-            path.clone(),
-            file_identities,
-            clock.clone(),
-            hub.clone(),
-            progress,
-            reader_cache.clone(),
-        );
+        let writer = Writer::start(connection, file_identities, clock.clone(), hub.clone(), progress);
         Ok(SqliteStore {
             watcher: std::sync::Mutex::new(watcher),
-            readers: Readers::new(path.clone(), reader_cache),
+            readers: Readers::new(path.clone()),
             path,
             writer: writer.map_err(|error| OpenError::Failed(error.to_string()))?,
             clock,
@@ -205,7 +193,7 @@ impl Store for SqliteStore {
         let (tenant, channel, clock) = (tenant.clone(), channel.clone(), self.clock.clone());
         let query =
             move |connection: &Connection| read::pending_in(connection, &tenant, &channel, clock.now());
-        self.readers.run_inline(query).boxed()
+        self.readers.run_statement(query).boxed()
     }
 
     fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>> {
@@ -279,7 +267,7 @@ impl Store for SqliteStore {
             let entry = entries::find(connection, kind, &key)?;
             Ok(entry.filter(|entry| entry.is_live(clock.now())))
         };
-        self.readers.run_statement(query).boxed()
+        self.readers.run_inline(query).boxed()
     }
 
     fn entries<'a>(

@@ -247,15 +247,6 @@ pub fn is_unused(path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// Opens a connection that only checkpoints. The file and its WAL must exist.
-pub(super) fn checkpointer(path: &Path) -> Result<Connection, OpenError> {
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    configure(&connection)?;
-    // Closing the connection must not checkpoint either: only the writer knows whether a sync has failed.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    Ok(connection)
-}
-
 /// Opens a file that no process writes to, without creating files next to it.
 pub(super) fn immutable(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;

@@ -20,7 +20,6 @@ use tokio::sync::Semaphore;
 use super::fault::damaged;
 use super::load::{self, LoadError, Loaded};
 use super::open;
-use super::reader_cache::ReaderCache;
 use super::watch::data_version;
 
 /// Maximum number of reader connections. More would only compete for the processor.
@@ -44,7 +43,6 @@ const FEED_END: &str = "SELECT coalesce(max(seq), 0) FROM event";
 /// The pool of reader connections.
 pub(super) struct Readers {
     path: PathBuf,
-    reader_cache: Arc<ReaderCache>,
     // `None` once the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
     permits: Semaphore,
@@ -53,10 +51,9 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, reader_cache: Arc<ReaderCache>) -> Arc<Readers> {
+    pub(super) fn new(path: PathBuf) -> Arc<Readers> {
         Arc::new(Readers {
             path,
-            reader_cache,
             idle: Mutex::new(Some(Vec::new())),
             permits: Semaphore::new(MOST_READERS),
             counter_connection: Mutex::default(),
@@ -97,26 +94,14 @@ impl Readers {
         Ok(result?)
     }
 
-    /// Returns one approval, from the cache if the cached version is current. `None` if it does not exist.
+    /// Returns one approval; `None` if it does not exist.
     pub(super) async fn approval(
         self: &Arc<Self>,
         tenant: &Tenant,
         id: ApprovalId,
     ) -> Result<Option<SharedApproval>, StoreError> {
-        let row_version = self.run_statement(|connection| load::row_version(connection, tenant, id));
-        let Some(row_version) = row_version.await? else {
-            return Ok(None);
-        };
-        if let Some(cached) = self.reader_cache.get(id, row_version) {
-            return Ok(Some(cached.approval));
-        }
-        let loaded = self
-            .run_inline(|connection| approval(connection, tenant, id))
-            .await?;
-        Ok(loaded.map(|loaded| {
-            self.reader_cache.insert(loaded.clone());
-            loaded.approval
-        }))
+        let loaded = self.run_inline(|connection| approval(connection, tenant, id));
+        Ok(loaded.await?.map(|loaded| loaded.approval))
     }
 
     fn run<T>(&self, query: impl FnOnce(&Connection) -> Result<T, LoadError>) -> Result<T, StoreError> {

@@ -22,7 +22,6 @@ use super::entries;
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
 use super::log_head::StoredLogHead;
-use super::reader_cache::ReaderCache;
 use super::writer_cache::WriterCache;
 
 const INSERT_APPROVAL: &str = "INSERT INTO approval
@@ -45,7 +44,6 @@ type TenantAndId = (Tenant, ApprovalId);
 /// State of one transaction: the rows it has read and saved, and the fault that made a statement fail.
 pub(super) struct SqlRows<'a> {
     connection: &'a Connection,
-    reader_cache: &'a ReaderCache,
     writer_cache: &'a WriterCache,
     // Head of the event log after the last commit, unless another process has written since.
     last_log_head: Option<&'a StoredLogHead>,
@@ -97,13 +95,11 @@ fn statement<'s, 'a>(
 impl<'a> SqlRows<'a> {
     pub(super) fn new(
         connection: &'a Connection,
-        reader_cache: &'a ReaderCache,
         writer_cache: &'a WriterCache,
         last_log_head: Option<&'a StoredLogHead>,
     ) -> SqlRows<'a> {
         SqlRows {
             connection,
-            reader_cache,
             writer_cache,
             last_log_head,
             certain: Time::from_micros(i64::MAX),
@@ -166,11 +162,10 @@ impl<'a> SqlRows<'a> {
         })
     }
 
-    /// Fills the caches and returns the changes. To be called after the commit.
+    /// Fills the cache and returns the changes. To be called after the commit.
     pub(super) fn into_committed(self) -> Committed {
         for loaded in self.loaded.into_values() {
-            self.writer_cache.insert(loaded.clone());
-            self.reader_cache.insert(loaded);
+            self.writer_cache.insert(loaded);
         }
         Committed {
             saved: self.saved,
@@ -232,11 +227,6 @@ impl<'a> SqlRows<'a> {
             self.fault = Some(Fault::of(error));
         }
         error.into()
-    }
-
-    fn change_entries(&mut self) {
-        self.entries_changed = true;
-        self.writer_cache.clear_entries();
     }
 
     fn write(&mut self, saved: &SavedApproval) -> Result<(), LoadError> {
@@ -478,17 +468,7 @@ impl Rows for SqlRows<'_> {
     }
 
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
-        // The entry cache does not contain the changes of this transaction.
-        let is_cache_current = !self.entries_changed;
-        if let Some(entry) = self.writer_cache.entry(kind, key).filter(|_| is_cache_current) {
-            return Ok(Some(entry));
-        }
-        let found = entries::find(self.connection, kind, key).map_err(|error| self.record_error(error))?;
-        found
-            .iter()
-            .filter(|_| is_cache_current)
-            .for_each(|entry| self.writer_cache.insert_entry(entry));
-        Ok(found)
+        entries::find(self.connection, kind, key).map_err(|error| self.record_error(error))
     }
 
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError> {
@@ -496,17 +476,17 @@ impl Rows for SqlRows<'_> {
     }
 
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError> {
-        self.change_entries();
+        self.entries_changed = true;
         entries::upsert(self.connection, &entry).map_err(|error| self.record_error(error))
     }
 
     fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError> {
-        self.change_entries();
+        self.entries_changed = true;
         entries::remove_kind(self.connection, kind).map_err(|error| self.record_error(error))
     }
 
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
-        self.change_entries();
+        self.entries_changed = true;
         entries::remove(self.connection, kind, key).map_err(|error| self.record_error(error))
     }
 }

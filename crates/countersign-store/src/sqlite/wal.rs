@@ -1,31 +1,25 @@
-//! Checkpoint policy of the write-ahead log (WAL): when it is copied into the database file, and by which thread.
+//! Checkpoint policy of the write-ahead log (WAL): when the writer copies it into the database file.
 //!
 //! Input: the number of commands committed. Output: a WAL of bounded length.
 //! Not here: SQLite's automatic checkpoint, which runs while callers wait and does not report failures.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::checkpointer::Checkpointer;
 use super::fault::Fault;
 use super::open::BUSY_TIMEOUT;
 
 /// Number of commands between two checks of the WAL's length. A command changes about ten pages.
 const CHECK_EVERY: usize = 64;
 
-/// Number of pages not yet checkpointed (16 MB) from which the checkpointer is started. A checkpoint costs two syncs,
+/// Number of pages not yet checkpointed (16 MB) from which the writer checkpoints them. A checkpoint costs two syncs,
 /// shared by several hundred commands.
 const LONG_PAGES: i64 = 4_000;
 
 /// Length in pages from which the WAL should restart, which needs a complete checkpoint. After a crash the whole WAL is
 /// read when the file is opened.
 const RESTART_PAGES: i64 = 8_000;
-
-/// Maximum number of pages that the writer checkpoints itself. Only the writer can checkpoint the last pages, because
-/// it appends new ones while the checkpointer runs.
-const SMALL_PAGES: i64 = 1_000;
 
 /// Length in pages from which the writer waits for readers. Continuous readers would otherwise let the WAL grow
 /// forever.
@@ -35,32 +29,13 @@ const BLOCKING_PAGES: i64 = 64_000;
 const IDLE_CHECKPOINT_COMMANDS: usize = 32;
 
 /// Counts commands since the last length check and since the last idle checkpoint.
+#[derive(Default)]
 pub(super) struct CheckpointPolicy {
-    checkpointer: Checkpointer,
     since_check: usize,
     since_checkpoint: usize,
 }
 
 impl CheckpointPolicy {
-    pub(super) fn new(path: PathBuf) -> CheckpointPolicy {
-        CheckpointPolicy {
-            checkpointer: Checkpointer::new(path),
-            since_check: 0,
-            since_checkpoint: 0,
-        }
-    }
-
-    /// Fails if an earlier sync of the checkpointer has failed.
-    /// INVARIANT: nothing is written after a failed sync of any thread.
-    pub(super) fn check(&self) -> Result<(), Fault> {
-        self.checkpointer.check()
-    }
-
-    /// Stops background checkpointing.
-    pub(super) fn stop(&mut self) {
-        self.checkpointer.stop();
-    }
-
     /// Records that `commands` were committed, and checkpoints the WAL if it has become long.
     pub(super) fn record_commands(&mut self, connection: &Connection, commands: usize) -> Result<(), Fault> {
         self.since_check = self.since_check.saturating_add(commands);
@@ -72,8 +47,10 @@ impl CheckpointPolicy {
         let wal = run_pragma(connection, "PRAGMA wal_checkpoint(NOOP)")?;
         match (wal.length, wal.length - wal.checkpointed) {
             (BLOCKING_PAGES.., _) => run_pragma(connection, "PRAGMA wal_checkpoint(RESTART)").map(|_| ()),
-            (RESTART_PAGES.., ..=SMALL_PAGES) => run_passive(connection),
-            (RESTART_PAGES.., _) | (_, LONG_PAGES..) => self.checkpointer.request(),
+            // Copies as much as readers permit, without waiting for them.
+            (RESTART_PAGES.., _) | (_, LONG_PAGES..) => {
+                run_pragma(connection, "PRAGMA wal_checkpoint(PASSIVE)").map(|_| ())
+            }
             _ => Ok(()),
         }
     }
@@ -87,18 +64,12 @@ impl CheckpointPolicy {
     /// to be read after a crash. Does not wait for readers.
     pub(super) fn truncate(&mut self, connection: &Connection) -> Result<(), Fault> {
         self.since_checkpoint = 0;
-        self.checkpointer.wait()?;
         let set_busy_timeout = |time| connection.busy_timeout(time).map_err(|error| Fault::of(&error));
         set_busy_timeout(Duration::ZERO)?;
         let checkpointed = run_pragma(connection, "PRAGMA wal_checkpoint(TRUNCATE)");
         set_busy_timeout(BUSY_TIMEOUT)?;
         checkpointed.map(|_| ())
     }
-}
-
-/// Checkpoints as far as readers permit, without waiting for them.
-pub(super) fn run_passive(connection: &Connection) -> Result<(), Fault> {
-    run_pragma(connection, "PRAGMA wal_checkpoint(PASSIVE)").map(|_| ())
 }
 
 /// Length of the WAL, and how much of it is checkpointed, in pages.

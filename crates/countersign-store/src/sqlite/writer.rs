@@ -3,7 +3,6 @@
 //! Input: commands, each with a channel for its answer. Output: answers, sent after the commit.
 //! Not here: rules and retries. A failed fsync is never retried: the store stops.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use countersign::approval::SharedApproval;
-use countersign::command::{Answer, Command, PreparedCommand};
+use countersign::command::{Answer, Command};
 use countersign::store::StoreError;
 use countersign::time::Clock;
 use countersign::wake::Hub;
@@ -22,7 +21,6 @@ use super::fault::Fault;
 use super::file_identity::FileIdentities;
 use super::group_commit::{Arrivals, CallerReturns, LARGEST_GROUP};
 use super::log_head::StoredLogHead;
-use super::reader_cache::ReaderCache;
 use super::rows::SqlRows;
 use super::wal::CheckpointPolicy;
 use super::watch::{PublishProgress, data_version};
@@ -33,21 +31,11 @@ const QUIET: Duration = Duration::from_millis(200);
 
 type CommandResult = Result<Answer, StoreError>;
 
-/// Result for the caller, and the task of the command. The caller frees the task, so that the writer thread spends no
-/// time on it.
-type JobResult = (CommandResult, Option<Task>);
-
 /// A queued command with the channel for its answer.
 pub(super) struct Job {
-    task: Task,
-    pub(super) queued_at: Instant,
-    answer: oneshot::Sender<JobResult>,
-}
-
-/// A command, and the part of its work that was done in advance. That part can be used for one attempt only.
-struct Task {
     command: Command,
-    prepared: Option<PreparedCommand>,
+    pub(super) queued_at: Instant,
+    answer: oneshot::Sender<CommandResult>,
 }
 
 pub(super) enum WriterMessage {
@@ -59,7 +47,6 @@ pub(super) enum WriterMessage {
 
 /// Handle of the writer thread. Dropping it waits until the thread has finished all queued commands.
 pub(super) struct Writer {
-    clock: Arc<dyn Clock>,
     queue: Option<Sender<WriterMessage>>,
     thread: Option<JoinHandle<()>>,
     stop_reason: Arc<OnceLock<String>>,
@@ -70,12 +57,10 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         connection: Connection,
-        path: PathBuf,
         file_identities: FileIdentities,
         clock: Arc<dyn Clock>,
         hub: Arc<Hub>,
         progress: Arc<PublishProgress>,
-        reader_cache: Arc<ReaderCache>,
     ) -> std::io::Result<Writer> {
         let (sender, queue) = channel();
         let stop_reason = Arc::<OnceLock<String>>::default();
@@ -84,15 +69,14 @@ impl Writer {
             file_identities,
             is_check_queued: is_check_queued.clone(),
             connection,
-            clock: clock.clone(),
+            clock,
             hub,
             progress,
-            reader_cache,
             writer_cache: WriterCache::default(),
             log_head: None,
             data_version: 0,
             queue,
-            checkpoints: CheckpointPolicy::new(path),
+            checkpoints: CheckpointPolicy::default(),
             next_group: Vec::new(),
             caller_returns: CallerReturns::none(),
             last_commit: Duration::ZERO,
@@ -101,7 +85,6 @@ impl Writer {
         };
         let builder = std::thread::Builder::new().name("countersign-write".to_owned());
         Ok(Writer {
-            clock,
             queue: Some(sender),
             thread: Some(builder.spawn(move || thread_state.run())?),
             stop_reason,
@@ -127,17 +110,14 @@ impl Writer {
     /// Queues a command and waits for its answer. A queued command runs even if the caller stops waiting.
     pub(super) async fn write(&self, command: Command) -> CommandResult {
         let (answer, receiver) = oneshot::channel();
-        // Runs on the caller's thread, in parallel with other callers, instead of on the single writer thread.
-        let prepared = command.prepare(&*self.clock);
-        let task = Task { command, prepared };
         let queued_at = Instant::now();
         self.send(WriterMessage::Write(Box::new(Job {
-            task,
+            command,
             queued_at,
             answer,
         })))?;
         match receiver.await {
-            Ok((outcome, _)) => outcome,
+            Ok(outcome) => outcome,
             Err(_) => Err(StoreError::InDoubt("the writer ended".to_owned())),
         }
     }
@@ -172,13 +152,11 @@ impl Drop for Writer {
 
 /// State of the writer thread.
 struct WriterThread {
-    // Dropped before the connection, which must be the last to close so that SQLite removes the WAL.
     checkpoints: CheckpointPolicy,
     connection: Connection,
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
     progress: Arc<PublishProgress>,
-    reader_cache: Arc<ReaderCache>,
     writer_cache: WriterCache,
     // Head of the event log after this writer's last commit; `None` if another process may have written since.
     log_head: Option<StoredLogHead>,
@@ -300,17 +278,11 @@ impl WriterThread {
         self.take_queued();
         let count = group.len();
         self.caller_returns.record_answered(count, self.next_group.len());
-        // Callers whose call was started are answered first: the call may end while the next group runs, and its
-        // outcome can then join that group.
-        let has_started = |(_, outcome): &(_, CommandResult)| outcome.as_ref().is_ok_and(Answer::has_started);
-        let (first, others): (Vec<_>, Vec<_>) = group.into_iter().zip(outcomes).partition(has_started);
-        let answer = |(job, outcome): (Job, CommandResult)| {
-            // Fails only if the caller no longer waits.
-            let _ = job.answer.send((outcome, Some(job.task)));
-        };
-        first.into_iter().for_each(answer);
         self.publish(&changes);
-        others.into_iter().for_each(answer);
+        for (job, outcome) in group.into_iter().zip(outcomes) {
+            // Fails only if the caller no longer waits.
+            let _ = job.answer.send(outcome);
+        }
         self.checkpoint_if_long(count);
     }
 
@@ -340,7 +312,7 @@ impl WriterThread {
         if matches!(error, StoreError::Busy(_)) {
             self.take_queued();
             for job in std::mem::take(&mut self.next_group) {
-                let _ = job.answer.send((Err(error.clone()), None));
+                let _ = job.answer.send(Err(error.clone()));
             }
         }
         vec![Err(error); count]
@@ -353,7 +325,6 @@ impl WriterThread {
         if let Some(known) = self.stop_reason.get() {
             return known.clone();
         }
-        self.checkpoints.stop();
         // A missing file explains any other failure, and the check restores a deleted WAL.
         let reason = match self.file_identities.check() {
             Err(Fault::Broken(cause)) => cause,
@@ -384,7 +355,6 @@ impl WriterThread {
         if let Some(reason) = self.stop_reason.get() {
             return Err(Fault::Broken(reason.clone()));
         }
-        self.checkpoints.check()?;
         if group.is_empty() {
             return Ok(<(Vec<Answer>, CommittedChanges)>::default());
         }
@@ -405,19 +375,14 @@ impl WriterThread {
         self.run_sql("BEGIN IMMEDIATE")?;
         let others_wrote = self.clear_caches_if_others_wrote()?;
         self.progress.record_lock(others_wrote);
-        let mut rows = SqlRows::new(
-            &self.connection,
-            &self.reader_cache,
-            &self.writer_cache,
-            self.log_head.as_ref(),
-        );
+        let mut rows = SqlRows::new(&self.connection, &self.writer_cache, self.log_head.as_ref());
         let anchor = self.clock.to_keep();
         if let Some(anchor) = &anchor {
             rows.write_setting(super::CLOCK_ANCHOR, anchor.to_string())?;
         }
         let mut answers = Vec::with_capacity(group.len());
         loop {
-            let Some(job) = group.get_mut(answers.len()) else {
+            let Some(job) = group.get(answers.len()) else {
                 let Some(job) = arrivals.next(&self.queue, &mut self.caller_returns, group.len()) else {
                     break;
                 };
@@ -425,9 +390,9 @@ impl WriterThread {
                 continue;
             };
             // INVARIANT: the clock is read after the lock is taken; see `countersign::command`.
-            let (now, task) = (self.clock.now(), &mut job.task);
+            let now = self.clock.now();
             rows.set_certain_time(self.clock.certain());
-            let answer = task.command.apply_prepared(task.prepared.take(), &mut rows, now);
+            let answer = job.command.apply(&mut rows, now);
             answers.push(answer.map_err(|error| rows.fault(error))?);
         }
         rows.write_log_head()?;
@@ -454,7 +419,6 @@ impl WriterThread {
         let version = data_version(&self.connection).map_err(|error| Fault::of(&error))?;
         let others_wrote = version != self.data_version;
         if others_wrote {
-            self.reader_cache.clear();
             self.writer_cache.clear();
             self.log_head = None;
             self.data_version = version;

@@ -32,7 +32,7 @@ use crate::registry::{Entry, Kind, Put};
 use crate::state::Illegal;
 use crate::store::StoreError;
 use crate::store::record::Bodies;
-use crate::time::{Clock, Time};
+use crate::time::Time;
 
 pub use attempt::Attempt;
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
@@ -97,21 +97,6 @@ pub enum Answer {
     TakeEntry(Option<Entry>),
     Erase(Erasure),
     Void(Voided),
-}
-
-impl Answer {
-    /// Returns true if the command recorded the start of a call, which the caller has to run now.
-    pub fn has_started(&self) -> bool {
-        match self {
-            Answer::Propose(Ok(proposed)) => {
-                !proposed.repeated && proposed.approval.state == crate::state::State::Passed
-            }
-            Answer::Decide(answer) => answer.started.is_some(),
-            Answer::Start(started) => started.is_ok(),
-            Answer::Finish(Ok(finished)) => finished.started.is_some(),
-            _ => false,
-        }
-    }
 }
 
 /// The rows that a command reads and writes inside its transaction.
@@ -179,10 +164,6 @@ pub struct SavedApproval {
     /// Encoded bodies of the approval's rows.
     pub bodies: Bodies,
 }
-
-/// Result of [`Command::prepare`]: the part of the work that was done before the transaction.
-#[derive(Clone, Debug)]
-pub struct PreparedCommand(SavedApproval);
 
 /// The rows that a command will read, for stores that lock and read them ahead.
 #[derive(Clone, Debug, Default)]
@@ -266,33 +247,10 @@ impl Command {
         }
     }
 
-    /// Does the work that needs no rows before the transaction, so that a store's single writer has less to do. Returns
-    /// `None` if there is no such work. `clock` must be the store's clock; the lifetime of a prepared proposal then
-    /// begins slightly early, never late.
-    pub fn prepare(&self, clock: &dyn Clock) -> Option<PreparedCommand> {
-        match self {
-            Command::Propose(propose) => propose.prepare(clock.now()).map(PreparedCommand),
-            _ => None,
-        }
-    }
-
     /// Applies this command to `rows`. `now` is the store's clock, read after the rows were locked.
     pub fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Answer, StoreError> {
-        self.apply_prepared(None, rows, now)
-    }
-
-    /// Applies this command, using the result of [`Command::prepare`] if given.
-    pub fn apply_prepared<R: Rows>(
-        &self,
-        prepared: Option<PreparedCommand>,
-        rows: &mut R,
-        now: Time,
-    ) -> Result<Answer, StoreError> {
         match self {
-            Command::Propose(propose) => {
-                let prepared = prepared.map(|PreparedCommand(saved)| saved);
-                propose.apply(prepared, rows, now).map(Answer::Propose)
-            }
+            Command::Propose(propose) => propose.apply(rows, now).map(Answer::Propose),
             Command::Decide(decide) => decide.apply(rows, now).map(Answer::Decide),
             Command::Attempt(attempt) => attempt.apply(rows, now).map(Answer::Attempt),
             Command::Withdraw(withdraw) => withdraw.apply(rows, now).map(Answer::Withdraw),

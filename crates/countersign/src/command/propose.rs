@@ -145,18 +145,8 @@ impl Propose {
         (1..=most).contains(&self.calls.len())
     }
 
-    /// Prepares the new approval for the common case that it replaces none. `None` if the number of calls is not
-    /// allowed or the approval cannot be built.
-    pub(super) fn prepare(&self, now: Time) -> Option<SavedApproval> {
-        if !self.has_good_count() {
-            return None;
-        }
-        self.draft(now, None).ok()
-    }
-
     pub(super) fn apply<R: Rows>(
         &self,
-        prepared: Option<SavedApproval>,
         rows: &mut R,
         now: Time,
     ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
@@ -212,10 +202,7 @@ impl Propose {
             Some(_) => None,
             None => self.replace_pending(rows, now)?,
         };
-        let saved = match (replaces, prepared) {
-            (None, Some(prepared)) => prepared,
-            (replaces, _) => self.draft(now, replaces)?,
-        };
+        let saved = self.draft(now, replaces)?;
         let approval = saved.approval.clone();
         rows.save(saved)?;
         Ok(Ok(Proposed {
