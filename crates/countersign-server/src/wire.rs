@@ -366,7 +366,8 @@ pub struct EventsQuery {
 pub struct ReplyBody {
     /// Text of the message.
     pub text: String,
-    /// Account name of the sender, whom the chat adapter has verified.
+    /// Sender, whom the chat adapter has verified: the name of an account, or an id such as `telegram:123456` that is
+    /// linked to one.
     #[schema(value_type = Name)]
     pub sender: String,
     /// Id of the message in its channel. A repeated id counts once.
@@ -392,7 +393,8 @@ pub struct ReplyBody {
 pub struct Press {
     /// Payload of the button: `approve` or `deny` of a card.
     pub payload: String,
-    /// Account name of the person who pressed the button, whom the chat adapter has verified.
+    /// Person who pressed the button, whom the chat adapter has verified: the name of an account, or an id such as
+    /// `telegram:123456` that is linked to one.
     #[schema(value_type = Name)]
     pub sender: String,
     /// Id of the button press. A repeated id counts once.

@@ -27,6 +27,7 @@ mod operations;
 mod own_words;
 mod owners;
 mod passes;
+mod people;
 mod replies;
 mod secrets;
 mod settings;
