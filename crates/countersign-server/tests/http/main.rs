@@ -21,6 +21,7 @@ mod door;
 mod doubtful;
 mod events;
 mod facts;
+mod flag;
 mod matrix;
 mod names;
 mod operations;
