@@ -125,10 +125,11 @@ pub struct SubmittedView {
 #[serde(rename_all = "camelCase")]
 pub struct RulingView {
     /// `pass`, `held` or `forbidden`. `passed_before` if the host runs the call and it already passed under the same
-    /// idempotency key; the host must not run it again.
+    /// idempotency key; the host must not run it again. `confirmed` if the call has the flag `confirmed: true` and a
+    /// person has approved the same call; the caller must not run it.
     pub ruling: Cow<'static, str>,
     /// `pending_confirmation` for a held call; `succeeded`, `failed`, `not_sent` or `unknown` for a call that passed
-    /// and was run by the service; the recorded state for a call that passed before.
+    /// and was run by the service; the recorded state for a call that passed before or was confirmed.
     pub status: Option<Cow<'static, str>>,
     /// Id of the call, and the key by which the tool should recognise a repeated call. Null for a read that passed.
     pub id: Option<String>,
@@ -145,6 +146,15 @@ pub struct RulingView {
     /// Result of the tool, if the service runs it.
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
+    /// True for a held call: a person has to confirm it. Absent for any other call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_confirmation: Option<bool>,
+    /// What a held call would do, as a question for the person. Absent for any other call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The same, as a list without a question. Absent for any other call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Vec<String>>,
 }
 
 /// Explicit request for approval of one call.
@@ -366,7 +376,8 @@ pub struct EventsQuery {
 pub struct ReplyBody {
     /// Text of the message.
     pub text: String,
-    /// Account name of the sender, whom the chat adapter has verified.
+    /// Sender, whom the chat adapter has verified: the name of an account, or an id such as `telegram:123456` that is
+    /// linked to one.
     #[schema(value_type = Name)]
     pub sender: String,
     /// Id of the message in its channel. A repeated id counts once.
@@ -392,7 +403,8 @@ pub struct ReplyBody {
 pub struct Press {
     /// Payload of the button: `approve` or `deny` of a card.
     pub payload: String,
-    /// Account name of the person who pressed the button, whom the chat adapter has verified.
+    /// Person who pressed the button, whom the chat adapter has verified: the name of an account, or an id such as
+    /// `telegram:123456` that is linked to one.
     #[schema(value_type = Name)]
     pub sender: String,
     /// Id of the button press. A repeated id counts once.

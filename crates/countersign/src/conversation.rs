@@ -340,6 +340,18 @@ impl Conversations {
         outcome(resolved, &self.sentences(language))
     }
 
+    /// Returns the text for a sender who answered a card, but whom the service does not know. `sender` is escaped.
+    pub fn unknown_sender(&self, sender: &str, language: Option<&str>) -> String {
+        let sentences = self.sentences(language);
+        fill(&sentences.unknown_sender, &[("sender", sender)])
+    }
+
+    /// Returns the text for a person who answered a card, but is none of its approvers.
+    pub fn not_an_approver(&self, person: &str, language: Option<&str>) -> String {
+        let sentences = self.sentences(language);
+        fill(&sentences.not_an_approver, &[("person", person)])
+    }
+
     /// Returns the text for the channel about an approval that ended elsewhere: decided on a page or by a program, or
     /// expired. `None` if it is pending or passed, or was withdrawn or superseded: the code that does the latter
     /// announces it.

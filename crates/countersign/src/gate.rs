@@ -40,7 +40,7 @@ use crate::undoes::Undoes;
 
 pub use concerns::Concerns;
 pub use decide::{KEPT, Resolved, Running};
-pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
+pub use flag::{Flagged, GUIDE, confirmation, declares_flag, is_flagged, is_same_but_for_the_flag};
 pub use follow::ReleasedCursor;
 #[cfg(feature = "reply")]
 pub(crate) use hear::may_answer;

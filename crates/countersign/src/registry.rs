@@ -37,11 +37,13 @@ pub enum Kind {
     Owner,
     /// Lease of a running service, which it renews while it runs.
     Node,
+    /// Sender in a chat, linked to the account of a person.
+    Sender,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
@@ -52,6 +54,7 @@ impl Kind {
         Kind::Turn,
         Kind::Owner,
         Kind::Node,
+        Kind::Sender,
     ];
 
     /// Returns the name of the kind, such as `token`.
@@ -67,6 +70,7 @@ impl Kind {
             Kind::Turn => "turn",
             Kind::Owner => "owner",
             Kind::Node => "node",
+            Kind::Sender => "sender",
         }
     }
 
@@ -83,6 +87,7 @@ impl Kind {
             Kind::Turn => 8,
             Kind::Owner => 9,
             Kind::Node => 11,
+            Kind::Sender => 12,
         }
     }
 
@@ -171,7 +176,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(12), None);
+        assert_eq!(Kind::from_code(13), None);
     }
 
     #[test]

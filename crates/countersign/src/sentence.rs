@@ -71,6 +71,10 @@ pub struct Sentences {
     pub partial_hint: String,
     /// Shown when a decision was refused.
     pub refused: String,
+    /// Response to the answer of a `{sender}` whom the service does not know.
+    pub unknown_sender: String,
+    /// Response to the answer of a `{person}` who is none of the approvers.
+    pub not_an_approver: String,
     /// Line for each denied call of an approval with several calls.
     pub left_out: String,
     /// Shown when a call was approved but not run.
@@ -126,6 +130,10 @@ impl Sentences {
             too_little_irreversible: "This cannot be undone. Please say \"{yes}\" or \"{no}\".".to_owned(),
             partial_hint: "leaves one out; or say \"all but the first\"".to_owned(),
             refused: "Nothing was done: {why}.".to_owned(),
+            unknown_sender: "Nothing was decided: this service does not know who \"{sender}\" is. Ask an operator to link this \
+                   sender to your account, then answer again."
+                .to_owned(),
+            not_an_approver: "Nothing was decided: {person} may not decide this. Ask one of its approvers.".to_owned(),
             left_out: "Left out: {what}".to_owned(),
             not_run: "Not run: {what}".to_owned(),
             nothing_to_undo: "There is nothing here to undo.".to_owned(),
@@ -171,6 +179,11 @@ impl Sentences {
             too_little_irreversible: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             partial_hint: "deja una fuera; o di \"todas menos la primera\"".to_owned(),
             refused: "No se ha hecho nada: {why}.".to_owned(),
+            unknown_sender: "No se ha decidido nada: este servicio no sabe quién es \"{sender}\". Pide a un operador que \
+                   vincule este remitente a tu cuenta y responde otra vez."
+                .to_owned(),
+            not_an_approver: "No se ha decidido nada: {person} no puede decidirlo. Pídeselo a quien pueda aprobarlo."
+                .to_owned(),
             left_out: "Sin hacer: {what}".to_owned(),
             not_run: "No se ha ejecutado: {what}".to_owned(),
             nothing_to_undo: "Aquí no hay nada que deshacer.".to_owned(),

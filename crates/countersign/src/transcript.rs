@@ -141,10 +141,21 @@ fn result(approval: &Approval, call: &Call, secrecy: &Secrecy, all: &Secrecy) ->
         CallState::Undone => ("undone", true, "It ran and was then undone."),
         CallState::Refused => refused(call.because.as_ref()),
     };
+    let message = match call.state {
+        // The model explains to the person what waits, in its own words.
+        CallState::Held => {
+            let summary = all.text(&call.terms.summary);
+            format!(
+                "This action requires confirmation: {}. {message}",
+                summary.trim_end_matches('.')
+            )
+        }
+        _ => message.to_owned(),
+    };
     let mut content = format!(
         r#"{{"status":{},"ran":{ran},"message":{}"#,
         quote(status),
-        quote(message)
+        quote(&message)
     );
     if let Some(comment) = approval
         .decision

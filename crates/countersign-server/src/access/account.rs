@@ -1,8 +1,8 @@
 //! Accounts: the people who decide, with their groups and an optional password.
 //!
 //! Each account has a generation: a random value, new for every account that is added, even under a name that was used
-//! before. Tokens, sessions, links and endorsements carry it and are valid for that account only. A new password ends
-//! sessions and links. Names are looked up in a normalized form; see [`countersign::name`].
+//! before. Tokens, sessions, links, chat senders and endorsements carry it and are valid for that account only. A new
+//! password ends sessions and links. Names are looked up in a normalized form; see [`countersign::name`].
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
@@ -14,7 +14,7 @@ use countersign::store::{LONGEST_PAGE, Store, StoreError};
 use countersign::time::Time;
 use serde::{Deserialize, Serialize};
 
-use super::{AccessError, new_secret, read_body, write_body};
+use super::{AccessError, SenderLink, new_secret, read_body, write_body};
 
 /// Minimum characters of a password.
 pub const SHORTEST_PASSWORD: usize = 10;
@@ -168,8 +168,8 @@ impl Account {
         }
     }
 
-    /// Removes an account. The person's sessions, tokens, links and pending endorsements become invalid, even if
-    /// somebody of that name is added later.
+    /// Removes an account. The person's sessions, tokens, links, chat senders and pending endorsements become invalid,
+    /// even if somebody of that name is added later.
     pub async fn remove(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<(), AccessError> {
         // Earlier versions stored accounts under the name as written, including names that are not accepted now.
         let written = store
@@ -182,9 +182,12 @@ impl Account {
                 store.take_entry(Kind::Person, &key).await?
             }
         };
-        taken
-            .map(|_| ())
-            .ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))
+        let taken = taken.ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))?;
+        // The links of the account's senders are void already, because the account is gone.
+        if let Ok(account) = read_body::<Account>(&taken.body) {
+            SenderLink::forget(store, tenant, &account).await?;
+        }
+        Ok(())
     }
 
     /// Returns all accounts of a tenant, in no particular order.

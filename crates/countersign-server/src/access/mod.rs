@@ -1,4 +1,4 @@
-//! Access control: tokens for programs; accounts, sessions and sign-in links for people.
+//! Access control: tokens for programs; accounts, sessions, sign-in links and chat senders for people.
 //!
 //! Input: a credential from a request. Output: a [`Caller`], or nothing.
 //! Credentials are stored in the registry under their hash, so that reading the store does not allow signing in. A
@@ -11,6 +11,7 @@ pub mod address;
 mod caller;
 mod link;
 mod scope;
+mod sender;
 mod session;
 mod token;
 
@@ -18,6 +19,7 @@ pub use account::{Account, SHORTEST_PASSWORD};
 pub use caller::{Caller, Credential, Speaker};
 pub use link::{LINK_LASTS, Link};
 pub use scope::{Role, Scope, Scopes};
+pub use sender::{SenderId, SenderLink};
 pub use session::{SESSION_IDLE, SESSION_LONGEST, Session};
 pub use token::{LONGEST_TOKEN, Minted, NewToken, Token};
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use countersign::approval::Approval;
 use countersign::effect::Risk;
 use countersign::executor::{Outcome, PermitToken};
-use countersign::gate::{ApprovalOptions, Ruled, Submission, SubmittedCall};
+use countersign::gate::{ApprovalOptions, Ruled, Submission, SubmittedCall, Until, confirmation};
 use countersign::hash::Hash;
 use countersign::id::{CallId, Channel, Key, Run, Session};
 use countersign::policy::Definition;
@@ -27,6 +28,9 @@ use crate::wire::{
     SubmittedView, UndoBody,
 };
 
+/// Longest time for which a call with the flag `confirmed: true` waits for the result of the approved call.
+const LONGEST_CONFIRMED_WAIT: Duration = Duration::from_secs(30);
+
 /// Propose the calls of one agent turn
 ///
 /// Each call passes, is held or is forbidden; all held calls share one approval. A call that passes is run by the
@@ -34,6 +38,9 @@ use crate::wire::{
 /// approval in the state `passed`, and a caller that runs it must report its outcome (`finish`, with the `permit` from
 /// the response). With an `Idempotency-Key` the call runs once: repeating the request returns the same response, and
 /// the same key with another body is refused.
+///
+/// A single call in a channel may have the argument `confirmed: true`. If a person approved the same call in that
+/// channel, its result is returned, once; otherwise the call is held like any other.
 #[utoipa::path(post, path = "/v1/calls", tag = "calls", request_body = Submit,
     params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["propose"])),
@@ -48,6 +55,9 @@ pub async fn submit(
         return Err(ApiError::stopping());
     }
     let submission = submission(&caller, body, key)?;
+    if let Some(answer) = confirmed(&app, &caller, &submission).await? {
+        return Ok(Json(answer));
+    }
     let submitted = app.gate.submit(submission).await?;
     let mut calls = Vec::with_capacity(submitted.calls.len());
     for ruled in submitted.calls {
@@ -307,13 +317,64 @@ impl SubmissionFields {
     }
 }
 
-async fn ruling(
-    app: &App,
-    caller: &Caller,
-    ruled: Ruled,
-    approval: Option<&countersign::approval::Approval>,
-) -> Answer<RulingView> {
-    let blank = RulingView {
+/// Returns the answer to a call with the flag `confirmed: true` that refers to an earlier approval; `None` if the call
+/// is to be submitted like any other.
+///
+/// INVARIANT: runs nothing and proposes nothing. The approved call runs as any other does.
+async fn confirmed(app: &App, caller: &Caller, submission: &Submission) -> Answer<Option<SubmittedView>> {
+    let Some((mut approval, id)) = app.gate.find_flagged(submission).await? else {
+        return Ok(None);
+    };
+    let now = app.store().now().await?;
+    if approval.state == ApprovalState::Pending {
+        let held = held(id, Some(&approval));
+        return Ok(Some(SubmittedView {
+            calls: vec![held],
+            approval: Some(view::approval(&approval, app.gate.policy(), now)),
+        }));
+    }
+    let is_over = |approval: &Approval| {
+        approval
+            .call(id.position)
+            .is_some_and(|call| call.state.is_over())
+    };
+    let is_ours = |approval: &Approval| {
+        let call = approval.call(id.position);
+        call.is_some_and(|call| app.gate.runs(&call.tool))
+    };
+    if !is_over(&approval) && is_ours(&approval) {
+        let wait = app.settings.longest_wait.min(LONGEST_CONFIRMED_WAIT);
+        let _counted = app.limits.wait(&caller.tenant, caller.name.as_str())?;
+        let waited = service::wait(app, caller, id.approval, Until::Finished, wait).await?;
+        approval = waited.ok_or_else(ApiError::stopping)?;
+    }
+    // A call that has not ended yet is asked for again, so only a result is given once.
+    if is_over(&approval) {
+        let key = submission.key.as_ref();
+        if !app.gate.tell_once(&caller.tenant, id, key).await? {
+            return Ok(None);
+        }
+    }
+    let now = app.store().now().await?;
+    let view = view::approval(&approval, app.gate.policy(), now);
+    let call = view.call(id.position);
+    let ruling = RulingView {
+        ruling: "confirmed".into(),
+        status: call.map(|call| call.state.as_str().into()),
+        id: Some(id.to_string()),
+        summary: call.map(|call| call.summary.clone()),
+        result: call.and_then(|call| call.result.clone()),
+        ..blank()
+    };
+    Ok(Some(SubmittedView {
+        calls: vec![ruling],
+        approval: Some(view),
+    }))
+}
+
+/// Returns a ruling without any details.
+fn blank() -> RulingView {
+    RulingView {
         ruling: "pass".into(),
         status: None,
         id: None,
@@ -322,7 +383,28 @@ async fn ruling(
         permit: None,
         timeout_ms: None,
         result: None,
-    };
+        requires_confirmation: None,
+        message: None,
+        details: None,
+    }
+}
+
+fn held(id: CallId, approval: Option<&Approval>) -> RulingView {
+    let call = approval.and_then(|approval| approval.call(id.position));
+    let (message, details) = call.map(|call| confirmation(&[call])).unzip();
+    RulingView {
+        ruling: "held".into(),
+        status: Some("pending_confirmation".into()),
+        id: Some(id.to_string()),
+        summary: call.map(|call| call.terms.summary.clone()),
+        requires_confirmation: Some(true),
+        message,
+        details,
+        ..blank()
+    }
+}
+
+async fn ruling(app: &App, caller: &Caller, ruled: Ruled, approval: Option<&Approval>) -> Answer<RulingView> {
     let ran = |id: Option<CallId>, outcome| {
         let (status, result) = match outcome {
             Outcome::Succeeded(result) => ("succeeded", view::result(&result)),
@@ -335,26 +417,15 @@ async fn ruling(
             status: Some(status.into()),
             id: id.map(|id| id.to_string()),
             result,
-            summary: None,
-            reason: None,
-            permit: None,
-            timeout_ms: None,
+            ..blank()
         }
     };
     Ok(match ruled {
-        Ruled::Held(id) => RulingView {
-            ruling: "held".into(),
-            status: Some("pending_confirmation".into()),
-            id: Some(id.to_string()),
-            summary: approval
-                .and_then(|approval| approval.call(id.position))
-                .map(|call| call.terms.summary.clone()),
-            ..blank
-        },
+        Ruled::Held(id) => held(id, approval),
         Ruled::Forbidden { reason } | Ruled::Malformed { reason } => RulingView {
             ruling: "forbidden".into(),
             reason: Some(reason),
-            ..blank
+            ..blank()
         },
         // The caller runs this tool, so the response contains the permit, but not the arguments, which the caller has.
         Ruled::Pass(permit) if !app.gate.runs(permit.tool()) => RulingView {
@@ -363,7 +434,7 @@ async fn ruling(
             timeout_ms: permit
                 .call()
                 .map(|_| u64::try_from(permit.timeout().as_millis()).unwrap_or(u64::MAX)),
-            ..blank
+            ..blank()
         },
         Ruled::Pass(permit) => ran(permit.call(), app.gate.run_passed(permit).await),
         Ruled::PassedBefore(id) => {
@@ -379,7 +450,7 @@ async fn ruling(
                     ruling: "passed_before".into(),
                     status: earlier.map(|earlier| earlier.state.as_str().into()),
                     id: Some(id.to_string()),
-                    ..blank
+                    ..blank()
                 },
             }
         }

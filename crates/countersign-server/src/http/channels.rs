@@ -1,23 +1,26 @@
 //! `/v1/channels`: chat messages and button presses from people, and the transcript for the model.
 //!
 //! Called by chat adapters. A token with the scope `reply` asserts that its holder has verified who sent a message. The
-//! sender's name is that of an account of this service, whose groups apply to decisions (H07).
+//! sender is the name of an account of this service, or an id that is linked to one; the account's groups apply to
+//! decisions (H07).
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use countersign::approval::SharedApproval;
 use countersign::card::WholeCard;
-use countersign::conversation::{Conversations, Message, Origin};
-use countersign::decision::{Decider, Surface};
+use countersign::conversation::{Conversations, Message, MessageResponse, Origin};
+use countersign::decision::{Decider, Refusal, Surface};
+use countersign::display::clip;
 use countersign::gate::{ReplyOutcome, Resolved};
 use countersign::id::{Channel, Key, Person};
 use countersign::prompt::{Prompt, SHORTEST_LIMIT};
+use countersign::reply::Reading;
 use countersign::state::State as ApprovalState;
 use countersign::store::Filter;
 use countersign::transcript;
 
-use crate::access::{Account, Caller, Scope};
+use crate::access::{Caller, Scope, SenderLink};
 use crate::service::is_visible;
 use crate::view;
 use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, QueryParams, scope};
@@ -30,6 +33,11 @@ use crate::wire::{
 const MOST_TOLD: usize = 100;
 /// Size of arguments and results, in bytes, at which a transcript ends early.
 const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
+/// Maximum number of characters of an unknown sender's name in a message.
+const LONGEST_SHOWN_SENDER: usize = 80;
+/// What an unknown sender can do.
+const UNKNOWN_SENDER: &str =
+    "ask an operator to link this sender to your account (`POST /v1/people/{name}/senders`)";
 
 /// Handle a person's message
 ///
@@ -49,10 +57,12 @@ pub async fn reply(
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
     }
+    let sender = sender(&app, &caller, body.sender, Surface::Text).await?;
+    let language = body.language.clone();
     let message = Message {
         tenant: caller.tenant.clone(),
         channel,
-        sender: sender(&app, &caller, body.sender, Surface::Text).await?,
+        sender: sender.decider.clone(),
         text: body.text,
         language: body.language,
         id: key(body.message_id)?,
@@ -74,12 +84,13 @@ pub async fn reply(
         ReplyOutcome::Incomplete(approval) => ("incomplete", Some(approval.clone())),
         ReplyOutcome::Refused(_) => ("refused", None),
     };
+    let not_counted = not_counted(&app, &said, &sender, language.as_deref());
     let reading = said.read.as_ref();
     Ok(Json(HeardView {
         reading: reading.map(|read| read.reading.as_str()),
         why: reading.map(|read| read.why.to_string()),
         happened,
-        say: said.say,
+        say: said.say.or(not_counted),
         show: said.show.as_ref().map(prompt_with_buttons),
         go_on: said.forward_to_agent,
         approval: shown(&app, approval).await?,
@@ -106,12 +117,18 @@ pub async fn press(
     let key = body.message_id.map(key).transpose()?;
     let pressed = app
         .conversations
-        .press(&caller.tenant, &channel, &body.payload, sender, key);
+        .press(&caller.tenant, &channel, &body.payload, sender.decider, key);
     let resolved = pressed.await?.ok_or_else(|| ApiError::not_found("button"))?;
     app.metrics
         .answered(resolved.approval.as_deref(), resolved.refusal.as_ref());
     if let Some(refusal) = resolved.refusal {
-        return Err(refusal.into());
+        let is_not_allowed = matches!(refusal, Refusal::NotAllowed { .. });
+        let mut error = ApiError::from(refusal);
+        if let Some(name) = sender.unknown.filter(|_| is_not_allowed) {
+            error.message = format!("this service does not know who `{name}` is");
+            error.hint = UNKNOWN_SENDER.to_owned();
+        }
+        return Err(error);
     }
     let say = app.conversations.outcome(&resolved, body.language.as_deref());
     Ok(Json(HeardView {
@@ -243,14 +260,21 @@ pub async fn read_transcript(
     Ok(([kind], bytes).into_response())
 }
 
-/// Returns the sender as a decider with the groups of the account. Without an account of that name, the sender is a
-/// decider without any rights.
-async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Decider> {
+/// Sender of a message or of a pressed button.
+struct Sender {
+    /// The sender as a decider, with the groups of the account. An unknown sender has no rights.
+    decider: Decider,
+    /// The sender as the adapter names it, escaped, if there is neither an account of that name nor a linked sender.
+    unknown: Option<String>,
+}
+
+/// Finds the person behind the sender that an adapter names.
+async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Sender> {
     let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
-    let account = Account::find_with_basis(app.store(), &caller.tenant, &person).await?;
+    let account = SenderLink::resolve(app.store(), &caller.tenant, &person).await?;
     let mut authority_bases = caller.authority_bases.clone();
     // The name of a sender without an account gets a prefix, so that it cannot match a name in a list of approvers.
-    let Some((account, basis)) = account else {
+    let Some((account, bases)) = account else {
         let nobody = Person::new(
             format!("unknown sender {person}")
                 .chars()
@@ -258,19 +282,43 @@ async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> A
                 .collect::<String>(),
         )
         .map_err(|problem| ApiError::bad_request(problem.to_string()))?;
-        return Ok(Decider {
-            person: nobody,
-            groups: Vec::new(),
-            surface,
-            authority_bases,
+        return Ok(Sender {
+            decider: Decider {
+                person: nobody,
+                groups: Vec::new(),
+                surface,
+                authority_bases,
+            },
+            unknown: Some(clip(person.as_str(), LONGEST_SHOWN_SENDER).to_string()),
         });
     };
-    authority_bases.push(basis);
-    Ok(Decider {
-        person: account.name,
-        groups: account.groups,
-        surface,
-        authority_bases,
+    authority_bases.extend(bases);
+    Ok(Sender {
+        decider: Decider {
+            person: account.name,
+            groups: account.groups,
+            surface,
+            authority_bases,
+        },
+        unknown: None,
+    })
+}
+
+/// Returns the text for a sender whose answer to the pending card does not count: who they are not, and what to do
+/// next. `None` if the message was no answer, so that a talk among others is not interrupted.
+fn not_counted(app: &App, said: &MessageResponse, sender: &Sender, language: Option<&str>) -> Option<String> {
+    let is_answer = said
+        .read
+        .as_ref()
+        .is_some_and(|read| read.reading != Reading::Other);
+    if !is_answer || !matches!(said.heard, ReplyOutcome::PassOn) {
+        return None;
+    }
+    Some(match &sender.unknown {
+        Some(name) => app.conversations.unknown_sender(name, language),
+        None => app
+            .conversations
+            .not_an_approver(sender.decider.person.as_str(), language),
     })
 }
 

@@ -10,6 +10,7 @@ mod channels;
 mod conditional_read;
 mod events;
 mod operations;
+mod people;
 mod router;
 
 pub use router::{openapi, router};

@@ -8,7 +8,7 @@ use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{agents, approvals, calls, channels, events, operations};
+use super::{agents, approvals, calls, channels, events, operations, people};
 use crate::web::{ApiError, App, HostGuard, KnownQueries};
 
 /// Builds the complete service: the API, `/openapi.json` and the inbox pages, behind the host and origin guard.
@@ -49,6 +49,12 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(agents::say))
         .routes(routes!(agents::session))
         .routes(routes!(agents::follow))
+        .routes(routes!(people::list, people::add))
+        .routes(routes!(people::remove))
+        .routes(routes!(people::set_groups))
+        .routes(routes!(people::make_sign_in_link))
+        .routes(routes!(people::link_sender))
+        .routes(routes!(people::unlink_sender))
         .routes(routes!(operations::guide))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))

@@ -7,6 +7,7 @@
 use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::display::escape;
+use countersign::gate::confirmation;
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
 use countersign::state::CallState;
@@ -112,9 +113,15 @@ impl Form {
     pub fn pending(&self, approval: &Approval) -> OneLine {
         let summary = approval.calls.first().map(|call| call.terms.summary.as_str());
         let (id, until) = (approval.id, approval.expires_at);
+        let calls: Vec<&Call> = approval.calls.iter().collect();
+        let (message, details) = confirmation(&calls);
+        let details: Vec<String> = details.iter().map(|detail| quote(detail)).collect();
         let data = format!(
-            "{{\"status\":\"pending_confirmation\",\"approval\":\"{id}\",\"expiresAt\":\"{until}\",\"summary\":{}}}",
-            quote(summary.unwrap_or_default())
+            "{{\"status\":\"pending_confirmation\",\"approval\":\"{id}\",\"expiresAt\":\"{until}\",\"summary\":{},\
+             \"requiresConfirmation\":true,\"message\":{},\"details\":[{}]}}",
+            quote(summary.unwrap_or_default()),
+            quote(&message),
+            details.join(",")
         );
         let held = approval.calls.first();
         let why = held.and_then(|call| why_held(&call.notes(), call.working_folder.as_deref()));

@@ -10,7 +10,9 @@ use std::time::Duration;
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::{Arguments, RefusalReason};
 use countersign::executor::Permit;
-use countersign::gate::{Gate, Ruled, Submission, SubmitError, SubmittedCall, Until, Waited};
+use countersign::gate::{
+    Gate, Ruled, Submission, SubmitError, SubmittedCall, Until, Waited, is_flagged, is_same_but_for_the_flag,
+};
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Person, Run, Session, Tenant};
 use countersign::policy::{CallRequest, Definition, Ruling};
@@ -480,8 +482,12 @@ pub fn is_same(request: &ToolCallRequest, approval: &Approval) -> bool {
     };
     // Compare with what the agent asked for, also if a person edited it.
     let proposed = call.original.as_ref().unwrap_or(&call.arguments);
+    // A call with `confirmed: true` is the one that a person was asked about; the flag alone decides nothing.
+    let is_asked_for = *proposed.as_bytes() == *request.arguments
+        || is_flagged(&request.arguments)
+            && is_same_but_for_the_flag(proposed.as_bytes(), &request.arguments);
     call.tool.as_str() == request.tool
-        && *proposed.as_bytes() == *request.arguments
+        && is_asked_for
         && call.definition == Definition::read(request.definition)
         && call.working_folder == request.working_folder
         && approval.requester == request.requester

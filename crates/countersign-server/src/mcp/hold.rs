@@ -2,6 +2,8 @@
 //!
 //! Input: a held call. Output: one answer, which reports how the call ended or that it is still pending. The end of the
 //! wait decides nothing: a call that is approved later still runs, and a client that repeats the call gets its result.
+//! A call of a tool with an argument `confirmed` does not wait: its client asks the person, and repeats the call with
+//! `confirmed: true`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,8 +74,11 @@ impl Relay {
         let waited = match question {
             Some(question) => self.wait_and_ask(in_flight, &approval, &question).await?,
             None => {
-                self.wait_finished(in_flight, approval.id, self.holds_for())
-                    .await?
+                let limit = match in_flight.asks_first {
+                    true => Duration::ZERO,
+                    false => self.holds_for(),
+                };
+                self.wait_finished(in_flight, approval.id, limit).await?
             }
         };
         Some(self.waited(&in_flight.form, waited).await)

@@ -108,6 +108,9 @@ pub struct InFlightCall {
     pub back: Back,
     /// Cancelled when the client no longer wants an answer.
     pub cancelled: CancellationToken,
+    /// Whether the client expects to be told at once to ask a person: the tool declares an argument `confirmed`, and
+    /// the call does not set it.
+    pub asks_first: bool,
 }
 
 /// State of an in-flight call that a cancellation or a disconnection needs.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use countersign::gate::declares_flag;
 use countersign::hash::Hash;
 use serde_json::value::RawValue;
 
@@ -28,6 +29,8 @@ pub struct Listed {
     pub has_schema: bool,
     /// Arguments that are also sent in headers.
     pub in_headers: Arc<[InHeader]>,
+    /// Whether the tool declares an argument `confirmed`, so that its callers expect to be told to ask a person.
+    pub declares_flag: bool,
     /// Whether the tool must be called as a task, with the `task` parameter of protocol versions before 2026-07-28.
     pub needs_task: bool,
 }
@@ -139,6 +142,7 @@ pub fn definition(tool: &RawValue) -> Option<(String, Listed)> {
         in_headers: input
             .map(|input| params::in_headers(input.get()))
             .unwrap_or_default(),
+        declares_flag: input.is_some_and(|input| declares_flag(input.get().as_bytes())),
         has_schema: schema.is_some_and(|schema| schema.get() != "null"),
         needs_task: support
             .is_some_and(|[support]| support.is_some_and(|support| support.get() == "\"required\"")),

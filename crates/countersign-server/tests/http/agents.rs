@@ -187,7 +187,7 @@ async fn d8_c6_a_held_call_and_a_yes_frame_by_frame() {
     session {"agent":"crm","session":"s"}
     routed {"specialist":"contacts"}
     tool {"id":"script_1_1","tool":"create_contact"}
-    result {"content":"{\"status\":\"pending_confirmation\",\"ran\":false,\"message\":\"A person has been asked. It has not run.\"}","id":"script_1_1","isError":false,"requiresConfirmation":true,"status":"pending_confirmation","tool":"create_contact"}
+    result {"content":"{\"status\":\"pending_confirmation\",\"ran\":false,\"message\":\"This action requires confirmation: Create contact Maria Garcia, maria@acme.com, Acme Corp. A person has been asked. It has not run.\"}","id":"script_1_1","isError":false,"requiresConfirmation":true,"status":"pending_confirmation","tool":"create_contact"}
     text x16 "I'll create a new contact with these details:\n- Name: Maria Garcia\n- Email: maria@acme.com\n- Company: Acme Corp"
     held {"approval":{"description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"pending","toolName":"create_contact"},"card":"card-[id]","prompt":{"approval":"[id]","approve":"[id]","deny":"[id]","digest":"[id]","expiresAt":"2026-01-01T00:05:00.000Z","no":"no","origins":"all 3 values were given by you","summary":"Create contact Maria Garcia, maria@acme.com, Acme Corp","text":"Create contact Maria Garcia, maria@acme.com, Acme Corp\nall 3 values were given by you\nlook twice: this agent never asked for this tool before\n-- reply \"yes\" to confirm or \"no\" to cancel.","whole":true,"yes":"yes"},"trace":{"level":"warn","name":"confirmation-required"}}
     done {"inputTokens":0,"outputTokens":0}

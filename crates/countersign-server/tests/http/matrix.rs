@@ -126,6 +126,7 @@ fn filled(path: &str, approval: &str) -> String {
         .replace("{position}", "1")
         .replace("{agent}", "crm")
         .replace("{name}", "crm")
+        .replace("{sender}", "telegram:1")
 }
 
 #[tokio::test]

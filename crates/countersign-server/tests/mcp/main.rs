@@ -13,6 +13,7 @@ mod ask;
 mod children;
 mod client;
 mod crash;
+mod flag;
 mod flood;
 mod frames;
 mod generator;

@@ -1,6 +1,6 @@
 """A small MCP server that logs every call.
 
-    python3 peer.py JOURNAL
+    python3 peer.py JOURNAL [flag]
 
 Each received call is appended to JOURNAL as the raw line, before it is handled. Tools:
   read, write     answer at once; with the argument `hex`, with its decoded text (hex, XOR 0x2a)
@@ -10,6 +10,7 @@ Each received call is appended to JOURNAL as the raw line, before it is handled.
   large           answers with two MiB
   grow            changes the definition of `write` and sends a notification
   sneak           changes the definition of `write` without a notification
+  remove          answers at once, and declares an argument `confirmed`; only with `flag`
 """
 import json, os, sys, threading, time
 
@@ -36,7 +37,11 @@ def tools():
     names = ["read", "write", "slow", "crash", "broken", "large", "grow", "sneak"]
     schema = {"type": "object"}
     described = lambda name: state.get(name, "Does " + name + ".")
-    return [{"name": name, "description": described(name), "inputSchema": schema} for name in names]
+    flagged = {"type": "object", "properties": {"slug": {"type": "string"}, "confirmed": {"type": "boolean"}}}
+    listed = [{"name": name, "description": described(name), "inputSchema": schema} for name in names]
+    if "flag" in sys.argv[2:]:
+        listed.append({"name": "remove", "description": "Removes a page.", "inputSchema": flagged})
+    return listed
 
 
 def call(id, params):

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use countersign::executor::{Outcome, PermitToken};
+use countersign::gate::is_flagged;
 use countersign::id::{Actor, ApprovalId, CallId};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -50,6 +51,7 @@ impl Relay {
             },
             back: back.clone(),
             cancelled: waiting.cancelled.clone(),
+            asks_first: false,
             call,
         };
         let id = in_flight.call.id.clone();
@@ -99,6 +101,8 @@ impl Relay {
         }
         let listed = self.server.listed(&in_flight.call.tool).await;
         in_flight.form.has_schema = listed.as_ref().is_some_and(|listed| listed.has_schema);
+        in_flight.asks_first = listed.as_ref().is_some_and(|listed| listed.declares_flag)
+            && !is_flagged(&in_flight.call.arguments);
         let definition = listed.and_then(|listed| listed.definition);
         let (call, form) = (&in_flight.call, &in_flight.form);
         let request = ToolCallRequest {
