@@ -120,7 +120,12 @@ pub fn outcome(approval: &ApprovalView) -> String {
         text.push_str(&result(call, "     ", Length::Short));
     }
     let comment = approval.comment.as_deref();
-    text.extend(comment.map(|comment| format!("     comment: {}\n", foreign(comment))));
+    text.extend(comment.map(|comment| {
+        format!(
+            "     comment: {}\n",
+            Foreign::clip_lines(comment, usize::MAX).mark()
+        )
+    }));
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
         // The gateway or coding agent that proposed the call has the tool; a command run here would be something else.
@@ -307,7 +312,7 @@ fn result(call: &CallView, indent: &str, length: Length) -> String {
         Length::Short => RESULT_CHARS,
         Length::Whole => usize::MAX,
     };
-    let result = Foreign::clip(result.trim_end(), limit).mark();
+    let result = Foreign::clip_lines(result.trim_end(), limit).mark();
     format!(
         "{indent}{} {result}\n",
         paint(style::STRONG, &format!("{label}:"))
