@@ -14,6 +14,7 @@ use crate::approval::{Approval, SharedApproval};
 use crate::call::{Call, RefusalReason};
 use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
+use crate::display::one_line;
 use crate::executor::Outcome;
 use crate::gate::{Gate, Reply, ReplyOutcome, Resolved, may_answer};
 use crate::id::{Channel, Key, Tenant};
@@ -577,7 +578,7 @@ fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
             (CallState::Refused, _) => &sentences.not_run,
             _ => &sentences.approved,
         };
-        fill(sentence, &[("what", &call.terms.summary)])
+        fill(sentence, &[("what", &one_line(&call.terms.summary))])
     };
     let lines: Vec<String> = approval.calls.iter().map(line).collect();
     lines.join("\n")

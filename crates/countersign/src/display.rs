@@ -6,7 +6,11 @@
 //! The written form:
 //! - a character that is invisible, moves others, or means nothing by itself: `\u{202e}`;
 //! - more than three of the same such character, or of spaces, in a row: `\u{20×4000}`;
-//! - a real backslash before `u{`: `\u{5c}`, so that nobody can fake an escape.
+//! - a real backslash before `u{`: `\u{5c}`, so that nobody can fake an escape;
+//! - the sign `↵`, which stands for a line break where text is on one line: `\u{21b5}`.
+//!
+//! Line breaks are codes at first. Surfaces show them as line breaks ([`lines`], [`with_line_breaks`]), or as `↵` where
+//! there is only one line ([`one_line`]).
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -20,7 +24,7 @@ mod warning;
 
 use clip::clip_to;
 pub use clip::{Clipped, clip};
-pub use value::{EMPTY, clip_value, has_gap, lines, value, with_line_breaks};
+pub use value::{EMPTY, LINE_BREAK, clip_value, lines, one_line, up_to_lines, value, with_line_breaks};
 pub(crate) use value::{needs_quotes, push_value, shown_name, unescaped_value};
 pub use warning::{Warning, is_unremarkable, warnings};
 
@@ -279,7 +283,7 @@ impl Iterator for Units<'_> {
             self.marks = self.marks.map(|marks| marks + 1);
             return Some(self.take(character, 1, false));
         }
-        let is_escaped = self.rest.starts_with("\\u{");
+        let is_escaped = character == LINE_BREAK || self.rest.starts_with("\\u{");
         self.marks = (!is_escaped).then_some(0);
         Some(self.take(character, 1, is_escaped))
     }

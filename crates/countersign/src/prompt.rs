@@ -8,6 +8,7 @@
 use crate::approval::Approval;
 use crate::card::{CardText, Missing, WholeCard, length};
 use crate::concern::Concern;
+use crate::display::one_line;
 use crate::hash::{Fields, Hash};
 use crate::id::{ApprovalId, Channel};
 use crate::policy::{Policy, Undoable};
@@ -191,12 +192,12 @@ fn part(card: &CardText, sentences: &Sentences, limit: usize, values: &[(&str, &
 /// Summary of the calls: one sentence, or a numbered list.
 pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
     if let [call] = approval.calls.as_slice() {
-        return call.terms.summary.clone();
+        return one_line(&call.terms.summary).into_owned();
     }
     let count = approval.calls.len();
     let mut lines = vec![fill(&sentences.several, &[("count", &count.to_string())])];
     let shown = approval.numbered().take(MOST_LINES);
-    lines.extend(shown.map(|(position, call)| format!("{position}. {}", call.terms.summary)));
+    lines.extend(shown.map(|(position, call)| format!("{position}. {}", one_line(&call.terms.summary))));
     if count > MOST_LINES {
         lines.push(format!("… + {}", count - MOST_LINES));
     }

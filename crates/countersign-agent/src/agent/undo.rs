@@ -2,6 +2,7 @@
 
 use countersign::approval::{Approval, SharedApproval};
 use countersign::command::ProposeRefusal;
+use countersign::display::one_line;
 use countersign::gate::{NotUndone, SubmitError};
 use countersign::id::CallId;
 use countersign::sentence::{Sentences, fill};
@@ -109,7 +110,7 @@ fn not_undone_message(target: &Approval, left: &[NotUndone], sentences: &Sentenc
     let line = |not_undone: &NotUndone| {
         let call = target.call(not_undone.position)?;
         let values = [
-            ("what", call.terms.summary.as_str()),
+            ("what", &*one_line(&call.terms.summary)),
             ("why", &reason(not_undone)),
         ];
         Some(fill(&sentences.not_undone, &values))

@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use countersign::approval::SharedApproval;
 use countersign::call::Call;
-use countersign::display::{self, escape};
+use countersign::display::{self, escape, one_line, up_to_lines};
 use countersign::json;
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
@@ -94,17 +94,16 @@ fn values(policy: &Policy, approval: &SharedApproval, call: &Call, bytes: &[u8])
             true => None,
             false => leaves.iter().find(is_same),
         };
-        let whole = whole.map(|leaf| display::value(leaf.kind, &leaf.text()));
+        let whole = whole.map(|leaf| one_line(&display::value(leaf.kind, &leaf.text())).into_owned());
         let value = whole.unwrap_or_else(|| format!("({})", row.value));
-        text.push_str(&format!("{}  {value}\n", row.name));
+        text.push_str(&format!("{}  {value}\n", one_line(&row.name)));
     }
     Some(text)
 }
 
 /// Escapes invisible characters, but keeps line breaks.
 pub fn visible_lines(text: &str) -> String {
-    let lines: Vec<_> = text.split('\n').map(escape).collect();
-    lines.join("\n")
+    up_to_lines(&escape(text), usize::MAX).into_owned()
 }
 
 fn plain(text: String) -> Response {

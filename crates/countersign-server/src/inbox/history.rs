@@ -3,6 +3,7 @@
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use countersign::display::one_line;
 use countersign::state::State as ApprovalState;
 use countersign::store::Filter;
 use minijinja::value::Serde;
@@ -91,7 +92,7 @@ async fn draw(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Response>
             let word = word.filter(|word| !matches!(*word, "refused" | "held"));
             Line {
                 id: approval.id.to_string(),
-                title: view::description(approval),
+                title: one_line(&view::description(approval)).into_owned(),
                 label: outcome.label(),
                 tone: tone(state, &outcome),
                 risk: risk(approval).as_str(),

@@ -6,6 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::approval::{Approval, SharedApproval};
+use countersign::display::one_line;
 use countersign::gate::Concerns;
 use countersign::hash::Hash;
 use countersign::id::{ApprovalId, Tenant};
@@ -285,7 +286,7 @@ async fn describe_decision(app: &App, caller: &Caller, id: &str, now: Time) -> O
     let decided = approval.decision.as_ref()?;
     Some(context! {
         id => approval.id.to_string(),
-        title => view::description(&approval),
+        title => one_line(&view::description(&approval)).into_owned(),
         state => view::state(&approval, now).as_str(),
         said => decision_phrase(&view::Outcome::of(&approval, now)),
         is_you => caller.person.as_ref() == Some(&decided.by),

@@ -87,7 +87,7 @@ mod tests {
         let text = changes(&[], Some(&before), "  ", Length::Short);
         assert_eq!(
             shown(&text),
-            "  would change │ /title: │ Old\\u{1b}[2J → │ New\\u{a}[from you]\n  \
+            "  would change │ /title: │ Old\\u{1b}[2J → │ New↵[from you]\n  \
              what is there now, as get_page read it, 29 bytes: see it with `--full`\n"
         );
         let whole = changes(&[], Some(&before), "  ", Length::Whole);

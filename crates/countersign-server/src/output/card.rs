@@ -120,7 +120,12 @@ pub fn outcome(approval: &ApprovalView) -> String {
         text.push_str(&result(call, "     ", Length::Short));
     }
     let comment = approval.comment.as_deref();
-    text.extend(comment.map(|comment| format!("     comment: {}\n", foreign(comment))));
+    text.extend(comment.map(|comment| {
+        format!(
+            "     comment: {}\n",
+            Foreign::clip_lines(comment, usize::MAX).mark()
+        )
+    }));
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
         text.push_str(&match approval.is_hosted() {
@@ -308,7 +313,7 @@ fn result(call: &CallView, indent: &str, length: Length) -> String {
         Length::Short => RESULT_CHARS,
         Length::Whole => usize::MAX,
     };
-    let result = Foreign::clip(result.trim_end(), limit).mark();
+    let result = Foreign::clip_lines(result.trim_end(), limit).mark();
     format!(
         "{indent}{} {result}\n",
         paint(style::STRONG, &format!("{label}:"))

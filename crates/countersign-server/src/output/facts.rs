@@ -35,7 +35,7 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
             format!(
                 "{} {}",
                 paint(style::FAINT, "(the agent's own words, not checked)"),
-                Foreign::clip(claim, limit).mark()
+                Foreign::clip_lines(claim, limit).mark()
             ),
         ));
     }
@@ -53,7 +53,7 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
         }
         lines.push(("approved", line));
         let comment = vote.comment.as_deref();
-        lines.extend(comment.map(|comment| ("comment", foreign(comment))));
+        lines.extend(comment.map(|comment| ("comment", Foreign::clip_lines(comment, usize::MAX).mark())));
     }
     match (&approval.decided_by, approval.decided_at) {
         (Some(by), Some(at)) => {
@@ -64,7 +64,7 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
             let on = named(approval.decided_on.as_deref().unwrap_or("?"));
             lines.push((verb, format!("by {} on {on}, {}", named(by), when(at.0, now))));
             let comment = approval.comment.as_deref();
-            lines.extend(comment.map(|comment| ("comment", foreign(comment))));
+            lines.extend(comment.map(|comment| ("comment", Foreign::clip_lines(comment, usize::MAX).mark())));
         }
         _ if is_passed => {
             let because = approval.passed_because.as_deref().map(once);

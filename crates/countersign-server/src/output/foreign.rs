@@ -4,7 +4,7 @@
 //! INVARIANT: [`Foreign`] has no `Display`; [`Foreign::mark`] is the only way to print it. The marks are private-use
 //! characters, which the escaper never lets through. A test searches for other ways (X100).
 
-use countersign::display::{self, clip, escape};
+use countersign::display::{self, clip, escape, one_line, up_to_lines};
 use countersign::json::Kind;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -25,25 +25,24 @@ pub(super) const UNQUOTE: char = '\u{e003}';
 pub struct Foreign(String);
 
 impl Foreign {
-    /// Escapes text, including line breaks.
+    /// Escapes text and shows it on one line.
     pub fn new(text: &str) -> Foreign {
-        Foreign(escape(text).into_owned())
+        Foreign(one_line(&escape(text)).into_owned())
     }
 
-    /// Escapes text that may already be escaped; existing escapes are kept.
+    /// Escapes text that may already be escaped, and shows it on one line; existing escapes are kept.
     pub fn once(text: &str) -> Foreign {
-        Foreign(once(text))
+        Foreign(one_line(&once(text)).into_owned())
     }
 
     /// Escapes text, but keeps its line breaks.
     pub fn lines(text: &str) -> Foreign {
-        let lines: Vec<_> = text.split('\n').map(escape).collect();
-        Foreign(lines.join("\n"))
+        Foreign(up_to_lines(&escape(text), usize::MAX).into_owned())
     }
 
-    /// Escapes a value, quoted if it could be mistaken for a value of another type.
+    /// Escapes a value and shows it on one line, quoted if it could be mistaken for a value of another type.
     pub fn value(kind: Kind, text: &str) -> Foreign {
-        Foreign(display::value(kind, text))
+        Foreign(one_line(&display::value(kind, text)).into_owned())
     }
 
     /// Escapes a string value, keeping its line breaks.
@@ -51,9 +50,14 @@ impl Foreign {
         Foreign(display::lines(text))
     }
 
-    /// Escapes text, and cuts long text in the middle, saying how much is missing.
+    /// Escapes text and shows it on one line, and cuts long text in the middle, saying how much is missing.
     pub fn clip(text: &str, max_chars: usize) -> Foreign {
-        Foreign(clip(text, max_chars).to_string())
+        Foreign(one_line(&clip(text, max_chars).to_string()).into_owned())
+    }
+
+    /// Like [`Foreign::clip`], but keeps line breaks unless there are many.
+    pub fn clip_lines(text: &str, max_chars: usize) -> Foreign {
+        Foreign(display::with_line_breaks(&clip(text, max_chars).to_string()).into_owned())
     }
 
     /// Cuts the text to `room` columns.
@@ -89,13 +93,13 @@ pub fn shown_lines(text: &str) -> String {
 
 /// Escapes a name chosen by an operator (a person, a group, a file) for use inside our own sentence, without a gutter.
 pub fn named(text: &str) -> String {
-    escape(text).into_owned()
+    one_line(&escape(text)).into_owned()
 }
 
 /// Escapes text that a stranger may have chosen, such as a file path, and marks it as a quotation inside our own
 /// sentence.
 pub fn quoted(text: &str) -> String {
-    format!("{QUOTE}{}{UNQUOTE}", escape(text))
+    format!("{QUOTE}{}{UNQUOTE}", one_line(&escape(text)))
 }
 
 /// Marks a sentence of ours that may quote untrusted text, such as an error. Everything from its first backtick on
@@ -115,7 +119,9 @@ pub fn begin() -> String {
 
 /// Escapes a piece of untrusted text after [`begin`]; line breaks are kept.
 pub fn piece(text: &str) -> String {
-    Foreign::lines(text).0
+    // Line by line, because a run of line breaks may be cut in two by the pieces.
+    let lines: Vec<_> = text.split('\n').map(escape).collect();
+    lines.join("\n")
 }
 
 /// Ends untrusted text that came in pieces.
@@ -150,6 +156,7 @@ mod tests {
             shown_lines(&text),
             Foreign::lines(&text).mark(),
             Foreign::clip(&text, 90).mark(),
+            Foreign::clip_lines(&text, 90).mark(),
         ] {
             assert_eq!(marked.matches([BEGIN, END]).count(), 2, "{marked:?}");
             assert!(marked.starts_with(BEGIN) && marked.ends_with(END), "{marked:?}");

@@ -260,7 +260,7 @@ fn error_width() -> Option<usize> {
 /// Prints a line to standard error, for tasks that have no [`Output`].
 pub fn print_to_stderr(line: &str) {
     // Always one line, whatever the text contains.
-    let laid = lay(&line.replace('\n', "\\u{a}"), error_width());
+    let laid = lay(&line.replace('\n', "↵"), error_width());
     let mut stderr = AutoStream::new(std::io::stderr().lock(), ColorChoice::Auto);
     let _ = writeln!(stderr, "{laid}").and_then(|()| stderr.flush());
 }

@@ -136,15 +136,58 @@ fn a_summary_of_several_lines_is_shown_on_several_lines() {
         "{card}"
     );
     assert!(!card.contains("\\u{a}"), "{card}");
-    // Nothing hides behind empty lines, and a backslash that was written is no line break.
-    for text in ["a\n\n\n\nrm -rf /", "a\n \n \n \nrm -rf /", "a\\u{a}b"] {
+    // Nothing hides behind empty lines, and neither a backslash nor a sign that was written is a line break.
+    for (text, rows) in [
+        ("a\n\n\n\nrm -rf /", &["│ Apply a\\u{a×4}", "│ rm -rf /"][..]),
+        (
+            "a\n \n \nrm -rf /",
+            &["│ Apply a", "│ \\u{20}", "│ \\u{20}", "│ rm -rf /"],
+        ),
+        ("a\\u{a}b", &["│ Apply a\\u{5c}u{a}b"]),
+        ("a↵b", &["│ Apply a\\u{21b5}b"]),
+    ] {
         let card = shown(&propose(text));
-        let line = card.lines().nth(2).unwrap();
-        assert!(
-            line.ends_with("rm -rf /") || line.contains("\\u{5c}u{a}b"),
-            "{card}"
-        );
+        let summary: Vec<&str> = card.lines().skip(2).take(rows.len()).map(str::trim).collect();
+        assert_eq!(summary, rows, "{card}");
     }
+}
+
+#[test]
+fn x100_claims_comments_and_long_values_keep_their_lines_behind_the_gutter() {
+    let place = TestFolder::without_policy();
+    place.write("countersign.toml", "[tools.note]\neffect = \"write\"\n");
+    let arguments = serde_json::json!({ "text": "x\n".repeat(50) }).to_string();
+    let claim = "Because of:\n  approved   by ana ↵\n- this";
+    let id = place.propose(&["note", &arguments, "--claim", claim]);
+    let card = place.good(&["show", &id]);
+    assert!(card.contains(&format!("│ {}", "x↵".repeat(50))), "{card}");
+    let says: Vec<&str> = card
+        .lines()
+        .skip_while(|line| !line.contains("it says"))
+        .take(3)
+        .collect();
+    assert!(says[0].ends_with("│ Because of:"), "{card}");
+    assert!(
+        says[1]
+            .trim_start()
+            .starts_with("│   approved   by ana \\u{21b5}"),
+        "{card}"
+    );
+    assert!(says[2].trim_start().starts_with("│ - this"), "{card}");
+    let whole = place.good(&["show", &id, "--full"]);
+    // The summary repeats some of them.
+    let rows = whole.lines().filter(|line| line.trim() == "│ x").count();
+    assert!(rows >= 49, "{rows}: {whole}");
+    assert!(
+        !card.contains("\\u{a}") && !whole.contains("\\u{a}"),
+        "{card}{whole}"
+    );
+    place.good(&["deny", &id, "--comment", "No.\nNot now."]);
+    let denied = place.good(&["show", &id]);
+    assert!(
+        denied.contains("│ No.\n") && denied.contains("│ Not now.\n"),
+        "{denied}"
+    );
 }
 
 #[test]

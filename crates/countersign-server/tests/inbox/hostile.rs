@@ -116,8 +116,52 @@ async fn a_title_of_several_lines_is_shown_on_several_lines() {
     let approval = world.hold(&calls).await;
     let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
     page.shows("Note a\nb</h3>")
-        .shows("Note a\\u{a×4}b</h3>")
+        .shows("Note a\\u{a×4}\nb</h3>")
         .shows("Note a\\u{5c}u{a}b</h3>");
+}
+
+/// Checks that texts of several lines are shown as lines, or with a sign in lists, and that nobody can type that sign.
+#[tokio::test]
+async fn x56_line_breaks_are_shown_as_such_and_a_typed_sign_is_a_code() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let text =
+        serde_json::json!({ "text": "one\ntwo↵three\n    four", "more": "x\n".repeat(60) }).to_string();
+    let approval = world
+        .hold_as(&[("note", &text)], |submission| {
+            submission.claim = Some("First.\nSecond ↵.".to_owned());
+        })
+        .await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<dd>one\ntwo\\u{21b5}three\n    four")
+        .shows("<q>First.\nSecond \\u{21b5}.</q>")
+        .shows(&format!(
+            "<pre tabindex=\"0\">&quot;{}&quot;</pre>",
+            "x\n".repeat(60)
+        ))
+        .hides("\\u{a}");
+    let list = world.get(&ana, "/approvals").await;
+    list.shows("<q>First.\nSecond \\u{21b5}.</q>").hides("\\u{a}");
+    world
+        .decide(
+            &ana,
+            &approval,
+            &[("verdict", "approve"), ("comment", "Yes.\r\nGo on.")],
+        )
+        .await;
+    world.finished(&approval).await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<p class=\"said\">Yes.")
+        .shows("\nGo on.</p>")
+        .hides("\\u{a}");
+    for path in [
+        "/approvals/history".to_owned(),
+        format!("/approvals?done={}", approval.id),
+    ] {
+        let page = world.get(&ana, &path).await;
+        page.shows("Note one↵two\\u{21b5}three↵\\u{20×4}four")
+            .hides("\\u{a}");
+    }
 }
 
 /// X07, X08: a card that is not shown completely cannot be approved there, and one step shows everything.

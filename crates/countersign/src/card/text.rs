@@ -1,13 +1,14 @@
 //! A card as plain text: every call with its values, warnings, notes, concerns and snapshot.
 //!
 //! INVARIANT: a value never begins a line. Every line begins with our own text: a sentence of the policy, a mark, a
-//! pointer, a word such as `note:`, or the gutter of a further line of a summary. Other line breaks in values are
-//! escaped.
+//! pointer, a word such as `note:`, or the gutter of a further line of a summary or a value.
+
+use std::borrow::Cow;
 
 use crate::approval::Approval;
 use crate::call::Call;
 use crate::concern::Concern;
-use crate::display::{escape, with_line_breaks};
+use crate::display::{escape, one_line, up_to_lines, with_line_breaks};
 use crate::policy::Policy;
 use crate::provenance::{Mark, Marks};
 use crate::secrecy::{Concealed, Secrecy};
@@ -18,15 +19,17 @@ use crate::summary::Row;
 /// Note on a card that was made under another policy.
 const OTHER_POLICY: &str = "held under another policy than the current one, which may hide other values";
 
-/// Begins every line of a summary but the first. Such a line is a value's own text.
+/// Begins every line of a summary or a value but the first. Such a line is a value's own text.
 const GUTTER: &str = "│ ";
+/// Values with more lines are shown on one line.
+const MOST_LINES: usize = 200;
 
 /// The lines of a card, call by call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardText {
     /// Heading of a card with several calls.
     title: Option<String>,
-    /// Lines of each call; the first is its summary, which may have line breaks itself.
+    /// Lines of each call, the first is its summary. A summary and a value may have line breaks themselves.
     calls: Vec<Vec<String>>,
     /// Lines about the whole card.
     notes: Vec<String>,
@@ -135,9 +138,12 @@ pub(crate) fn length(text: &str) -> usize {
 }
 
 fn numbered(position: u8, lines: Vec<String>) -> Vec<String> {
-    let number = |(at, line): (usize, String)| match at {
-        0 => format!("{position}. {}", line.replace('\n', "\n   ")),
-        _ => format!("   {line}"),
+    let number = |(at, line): (usize, String)| {
+        let line = line.replace('\n', "\n   ");
+        match at {
+            0 => format!("{position}. {line}"),
+            _ => format!("   {line}"),
+        }
     };
     lines.into_iter().enumerate().map(number).collect()
 }
@@ -151,25 +157,30 @@ fn call_lines(
 ) -> Vec<String> {
     let secrecy = Secrecy::of(call, policy, &approval.salt);
     let rows = secrecy.whole_table(call.arguments.as_bytes());
-    let summary = with_line_breaks(&call.terms.summary);
-    let mut lines = vec![summary.replace('\n', &format!("\n{GUTTER}"))];
+    let mut lines = vec![with_gutter(&with_line_breaks(&call.terms.summary))];
     let provenance = call.provenance.as_deref();
     lines.extend(provenance.map(|provenance| provenance.verdict_in(&sentences.origins)));
     lines.extend(value_lines(approval, call, policy, &rows, sentences));
     lines.extend(rows.iter().flat_map(|row| {
-        let told = |warning| format!("warning: {} {warning}", row.name);
+        let told = |warning| format!("warning: {} {warning}", one_line(&row.name));
         row.warnings.iter().map(told)
     }));
     lines.extend(call.notes().iter().map(|text| note(text)));
-    lines.extend(concerns.iter().map(|concern| format!("look twice: {concern}")));
+    let concerns = concerns.iter().map(ToString::to_string);
+    lines.extend(concerns.map(|concern| format!("look twice: {}", one_line(&concern))));
     if let Some(before) = call.before.as_deref() {
         lines.extend(now_lines(approval, call, policy, before));
     }
     lines
 }
 
+/// Begins every line but the first with the gutter.
+fn with_gutter(text: &str) -> String {
+    text.replace('\n', &format!("\n{GUTTER}"))
+}
+
 fn note(text: &str) -> String {
-    format!("note: {}", escape(text))
+    format!("note: {}", one_line(&escape(text)))
 }
 
 fn not_approvable(concealed: &Concealed) -> String {
@@ -204,10 +215,13 @@ fn value_lines(
         let fields = fields(first, &same);
         let tag = tag(first).map(|tag| format!("[{tag}] ")).unwrap_or_default();
         let (line, count) = match (items.len(), fields.len()) {
-            (0 | 1, 0 | 1) => (format!("{}: {}", first.name, value(first)), 1),
-            (0 | 1, count) => (format!("{}: {{{}}}", parent(first), fields.join(", ")), count),
+            (0 | 1, 0 | 1) => (format!("{}: {}", one_line(&first.name), value(first)), 1),
+            (0 | 1, count) => (
+                format!("{}: {{{}}}", one_line(parent(first)), fields.join(", ")),
+                count,
+            ),
             (count, _) => (
-                format!("{}-{}: [{}]", first.name, count - 1, items.join(", ")),
+                format!("{}-{}: [{}]", one_line(&first.name), count - 1, items.join(", ")),
                 count,
             ),
         };
@@ -220,13 +234,13 @@ fn value_lines(
 fn value(row: &Row) -> String {
     match row.hidden {
         true => format!("({})", row.value),
-        false => row.value.clone(),
+        false => with_gutter(&up_to_lines(&row.value, MOST_LINES)),
     }
 }
 
 /// Returns true if a value can share a line with others without being mistaken for two values.
 fn is_plain(row: &Row) -> bool {
-    !row.hidden && !row.value.contains(',')
+    !row.hidden && !row.value.contains(',') && matches!(up_to_lines(&row.value, MOST_LINES), Cow::Borrowed(_))
 }
 
 /// Returns the values of a list that fit on one line, beginning with `first`.
@@ -266,7 +280,10 @@ fn parent(row: &Row) -> &str {
 fn now_lines(approval: &Approval, call: &Call, policy: &Policy, before: &Snapshot) -> Vec<String> {
     let label = format!("there now, as {} read it:", escape(before.tool.as_str()));
     let text = Secrecy::of(call, policy, &approval.salt).json(&before.result);
-    vec![format!("{label} {}", escape(text.trim()))]
+    vec![format!(
+        "{label} {}",
+        with_gutter(&up_to_lines(&escape(text.trim()), MOST_LINES))
+    )]
 }
 
 /// Removes the lines, other than the first, that all calls have in common, and returns them, so that they are shown

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::{clip, clip_to, escape, is_blank};
+use super::{clip, clip_to, escape, is_blank, is_plain};
 use crate::json::Kind;
 
 /// Shown in place of an empty text.
@@ -33,7 +33,8 @@ pub(crate) fn push_value(shown: &mut String, kind: Kind, text: &str, max_chars: 
 pub fn clip_value(kind: Kind, text: &str, max_chars: usize) -> (String, bool) {
     let mut shown = String::with_capacity(text.len().min(max_chars) + 2);
     push_value(&mut shown, kind, text, max_chars);
-    let is_long = text.len() > max_chars || !text.is_ascii();
+    // A short text becomes long if many of its characters are shown as codes.
+    let is_long = text.len() > max_chars || !is_plain(text);
     (shown, is_long && clip(text, max_chars).is_clipped())
 }
 
@@ -51,11 +52,10 @@ pub(crate) fn unescaped_value(kind: Kind, text: &str) -> String {
     }
 }
 
-/// Returns a text of several lines as cards show it, with each line escaped. Line breaks at either end would not be
-/// visible, so such a text is put in quotes as well.
+/// Returns a text of several lines as cards show it: escaped, with real line breaks. Line breaks at either end would not
+/// be visible, so such a text is put in quotes as well.
 pub fn lines(text: &str) -> String {
-    let lines: Vec<_> = text.split('\n').map(escape).collect();
-    let shown = lines.join("\n");
+    let shown = broken(&escape(text));
     match text.starts_with('\n') || text.ends_with('\n') {
         true => format!("\"{shown}\""),
         false if text.is_empty() => EMPTY.to_owned(),
@@ -64,33 +64,124 @@ pub fn lines(text: &str) -> String {
     }
 }
 
+/// Stands for a line break in text on one line. The escaper writes this character itself as a code, so nobody can type
+/// a line break that is none.
+pub const LINE_BREAK: char = '↵';
+
 /// More lines than this are not shown as lines: they could push what follows out of sight.
 const MOST_LINES: usize = 40;
-/// More consecutive empty lines than this could push later text out of sight.
-const MOST_EMPTY_LINES: usize = 2;
+/// Widest indentation of a line that is shown as spaces.
+const WIDEST_INDENT: usize = 32;
 /// A line break as [`escape`] writes it. The escaper never writes this for a text that contains these characters.
 const ESCAPED_LINE_BREAK: &str = "\\u{a}";
+/// Beginning of several line breaks in a row as [`escape`] writes them.
+const ESCAPED_LINE_BREAKS: &str = "\\u{a×";
 
-/// Returns escaped text, such as a summary, with its line breaks as real ones; unchanged if that would make too many
-/// lines, or a gap that could hide the text after it. A surface has to mark every line as text of others.
-pub fn with_line_breaks(escaped: &str) -> Cow<'_, str> {
-    if !escaped.contains(ESCAPED_LINE_BREAK) {
-        return Cow::Borrowed(escaped);
+/// Returns escaped text, such as a summary, on one line: line breaks become [`LINE_BREAK`].
+pub fn one_line(escaped: &str) -> Cow<'_, str> {
+    match escaped.contains(LINE_BREAK) || escaped.contains(ESCAPED_LINE_BREAK) {
+        false => Cow::Borrowed(escaped),
+        // Summaries that were stored before this character was reserved contain it as it is.
+        true => Cow::Owned(
+            without_signs(escaped).replace(ESCAPED_LINE_BREAK, LINE_BREAK.encode_utf8(&mut [0; 4])),
+        ),
     }
-    let broken = escaped.replace(ESCAPED_LINE_BREAK, "\n");
-    match broken.split('\n').count() > MOST_LINES || has_gap(&broken) {
-        true => Cow::Borrowed(escaped),
+}
+
+/// Returns escaped text, such as a summary, with its line breaks as real ones; on one line if it has more than 40
+/// lines. A surface has to mark every line as text of others.
+pub fn with_line_breaks(escaped: &str) -> Cow<'_, str> {
+    up_to_lines(escaped, MOST_LINES)
+}
+
+/// Like [`with_line_breaks`], for text of up to `most` lines.
+pub fn up_to_lines(escaped: &str, most: usize) -> Cow<'_, str> {
+    if !escaped.contains(ESCAPED_LINE_BREAK) && !escaped.contains(ESCAPED_LINE_BREAKS) {
+        return one_line(escaped);
+    }
+    let broken = broken(escaped);
+    match broken.split('\n').count() > most {
+        true => one_line(escaped),
         false => Cow::Owned(broken),
     }
 }
 
-/// Returns true if a text has so many empty lines in a row that they could push the text after them out of sight.
-pub fn has_gap(text: &str) -> bool {
-    let mut empty = 0;
-    text.split('\n').any(|line| {
-        empty = if line.trim().is_empty() { empty + 1 } else { 0 };
-        empty > MOST_EMPTY_LINES
-    })
+/// Escapes characters that only we may write.
+fn without_signs(escaped: &str) -> Cow<'_, str> {
+    match escaped.contains(LINE_BREAK) {
+        true => Cow::Owned(escaped.replace(LINE_BREAK, "\\u{21b5}")),
+        false => Cow::Borrowed(escaped),
+    }
+}
+
+/// Returns escaped text with its line breaks as real ones. No two texts look the same, and no empty lines hide the text
+/// after them: more than three line breaks in a row stay a code, with the text after it on a new line, and so do blanks
+/// at the end of a line. Only the indentation of a line is shown as it is.
+fn broken(escaped: &str) -> String {
+    let escaped = without_signs(escaped);
+    let mut shown = String::with_capacity(escaped.len());
+    let mut line = String::new();
+    let mut rest: &str = &escaped;
+    let mut is_first = true;
+    while let Some(at) = rest.find("\\u{a") {
+        let (before, code) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        line.push_str(before);
+        if let Some(after) = code.strip_prefix(ESCAPED_LINE_BREAK) {
+            push_line(&mut shown, &line, is_first);
+            rest = after;
+        } else if let Some((count, after)) = code
+            .strip_prefix(ESCAPED_LINE_BREAKS)
+            .and_then(|run| run.split_once('}'))
+        {
+            line.push_str(&format!("{ESCAPED_LINE_BREAKS}{count}}}"));
+            if after.is_empty() {
+                rest = after;
+                break;
+            }
+            push_line(&mut shown, &line, is_first);
+            rest = after;
+        } else {
+            // Another character whose code begins with an `a`.
+            let (begin, after) = code.split_at_checked("\\u{a".len()).unwrap_or((code, ""));
+            line.push_str(begin);
+            rest = after;
+            continue;
+        }
+        shown.push('\n');
+        line.clear();
+        is_first = false;
+    }
+    line.push_str(rest);
+    if is_first {
+        return line;
+    }
+    push_line(&mut shown, &line, is_first);
+    shown
+}
+
+/// Appends one line of several, with its indentation as spaces and the blanks at its end as codes.
+fn push_line(shown: &mut String, line: &str, is_first: bool) {
+    let text = line.trim_end_matches(is_blank);
+    let (indent, text) = match indentation(text).filter(|(_, after)| !is_first && !after.is_empty()) {
+        Some((width, after)) => (width, after),
+        None => (0, text),
+    };
+    shown.extend(std::iter::repeat_n(' ', indent));
+    shown.push_str(text);
+    for blank in line
+        .get(line.trim_end_matches(is_blank).len()..)
+        .unwrap_or_default()
+        .chars()
+    {
+        shown.push_str(&format!("\\u{{{:x}}}", u32::from(blank)));
+    }
+}
+
+/// Splits the code for many spaces off the beginning of a line, if the spaces can be shown as they are.
+fn indentation(line: &str) -> Option<(usize, &str)> {
+    let (count, after) = line.strip_prefix("\\u{20×")?.split_once('}')?;
+    let width = count.parse().ok().filter(|width| *width <= WIDEST_INDENT)?;
+    Some((width, after))
 }
 
 /// Returns true if a text without quotes could be read as another value, or would not be visible in full.
@@ -169,19 +260,94 @@ mod tests {
     }
 
     #[test]
-    fn escaped_line_breaks_become_real_ones_where_they_hide_nothing() {
+    fn x08_a_value_that_is_cut_because_of_its_codes_says_so() {
+        for (text, is_cut) in [
+            ("a\tb".repeat(20), true),
+            ("a\tb".to_owned(), false),
+            ("é".repeat(100), false),
+        ] {
+            let (shown, is_clipped) = clip_value(Kind::String, &text, 100);
+            assert_eq!(
+                (shown.contains("bytes not shown]"), is_clipped),
+                (is_cut, is_cut),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn escaped_line_breaks_become_real_ones_and_hide_nothing() {
         for (text, expected) in [
             ("a\nb\n\nc", "a\nb\n\nc"),
             ("a\r\nb", "a\\u{d}\nb"),
             ("a\\u{a}b", "a\\u{5c}u{a}b"),
-            ("a\n\n\n\nb", "a\\u{a×4}b"),
-            ("a\n \n \n \nb", "a\\u{a} \\u{a} \\u{a} \\u{a}b"),
+            ("a\\\nu{a}b", "a\\\nu{a}b"),
+            ("a\n\n\n\nb", "a\\u{a×4}\nb"),
+            ("a\n\n\n\n", "a\\u{a×4}"),
+            ("a\n \n \nb", "a\n\\u{20}\n\\u{20}\nb"),
+            ("a \nb  \nc", "a\\u{20}\nb\\u{20}\\u{20}\nc"),
+            ("def f:\n    x\n\ty\n", "def f:\n    x\n\\u{9}y\n"),
+            ("a\n    \nb", "a\n\\u{20×4}\nb"),
+            ("    a\nb", "\\u{20×4}a\nb"),
+            ("a\u{ad}\u{a0}b", "a\\u{ad}\\u{a0}b"),
+            ("a\u{ad}\n\u{a0}b", "a\\u{ad}\n\\u{a0}b"),
+            ("a↵b", "a\\u{21b5}b"),
+            ("a↵\nb", "a\\u{21b5}\nb"),
             ("a", "a"),
         ] {
             assert_eq!(with_line_breaks(&escape(text)), expected, "{text:?}");
         }
-        let long = escape(&"x\n".repeat(MOST_LINES)).into_owned();
-        assert_eq!(with_line_breaks(&long), long);
+        let wide = format!("a\n{}b", " ".repeat(WIDEST_INDENT + 1));
+        assert_eq!(with_line_breaks(&escape(&wide)), "a\n\\u{20×33}b");
+        let long = "x\n".repeat(MOST_LINES);
+        assert_eq!(with_line_breaks(&escape(&long)), "x↵".repeat(MOST_LINES));
+    }
+
+    #[test]
+    fn x56_nobody_types_a_line_break_that_is_none() {
+        for (text, expected) in [
+            ("a\nb", "a↵b"),
+            ("a↵b", "a\\u{21b5}b"),
+            ("a\\u{a}b", "a\\u{5c}u{a}b"),
+            ("a\n\n\n\nb", "a\\u{a×4}b"),
+        ] {
+            assert_eq!(one_line(&escape(text)), expected, "{text:?}");
+        }
+        // As a summary that was stored earlier.
+        assert_eq!(one_line("a↵b"), "a\\u{21b5}b");
+        assert_eq!(with_line_breaks("a↵b\\u{a}c"), "a\\u{21b5}b\nc");
+    }
+
+    proptest::proptest! {
+        /// Checks that the text can be recovered from both forms, so that no two texts look the same.
+        #[test]
+        fn x56_no_two_texts_look_the_same(text in "[ab ↵\\\\u{}×0-9\n\n\n\u{3000}\u{202e}]{0,24}") {
+            let escaped = escape(&text);
+            proptest::prop_assert_eq!(unescaped(&broken(&escaped), '\n'), text.clone());
+            proptest::prop_assert_eq!(unescaped(&one_line(&escaped), LINE_BREAK), text);
+        }
+    }
+
+    /// Reads shown text as a person would.
+    fn unescaped(shown: &str, line_break: char) -> String {
+        let mut text = String::new();
+        let mut rest = shown;
+        while let Some(character) = rest.chars().next() {
+            if let Some((code, after)) = rest.strip_prefix("\\u{").and_then(|code| code.split_once('}')) {
+                let (code, count) = code.split_once('×').unwrap_or((code, "1"));
+                let character = char::from_u32(u32::from_str_radix(code, 16).unwrap()).unwrap();
+                text.extend(std::iter::repeat_n(character, count.parse().unwrap()));
+                rest = after;
+                if character == '\n' && line_break == '\n' {
+                    // The line ends after several breaks.
+                    rest = rest.strip_prefix('\n').unwrap_or(rest);
+                }
+                continue;
+            }
+            text.push(if character == line_break { '\n' } else { character });
+            rest = &rest[character.len_utf8()..];
+        }
+        text
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::mark::{Coverage, Derivation, Derived, Mark, MatchKind, Provenance, Voucher};
-use crate::display::{clip, escape};
+use crate::display::{clip, escape, one_line};
 use crate::sentence::{Origins, fill};
 use crate::summary::Row;
 
@@ -137,7 +137,11 @@ impl Provenance {
                 Mark::Tool(_) | Mark::Derived(_) => &words.tag_outside,
                 _ => &words.tag_invented,
             };
-            text.push_str(&format!("\n[{tag}] {}: {}", row.name, row.value));
+            text.push_str(&format!(
+                "\n[{tag}] {}: {}",
+                one_line(&row.name),
+                one_line(&row.value)
+            ));
         }
         if rows.len() > PROMPT_VALUES {
             let more = (rows.len() - PROMPT_VALUES).to_string();

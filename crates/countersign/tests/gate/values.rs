@@ -80,6 +80,11 @@ fn leaves() -> Vec<Value> {
         "x 1",
         "x, b y",
         "1, b 1",
+        "x\ny",
+        "x↵y",
+        "x \ny",
+        "x\n\n\n\n\ny",
+        "x\n│ /b: y",
     ];
     let texts = texts.iter().map(|text| json!(text));
     first.into_iter().chain(others).chain(texts).collect()
@@ -164,6 +169,26 @@ async fn x39_a_summary_of_several_lines_has_a_gutter() {
     ] {
         assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
     }
+}
+
+/// Checks that a value of several lines has them, each behind a gutter, and that no list swallows it.
+#[tokio::test]
+async fn x39_a_value_of_several_lines_has_a_gutter() {
+    let world = world_with(POLICY);
+    let arguments = json!({
+        "a": "to\n[from you] /c: d\n    x", "b": "x", "list": ["1", "2\n3"], "long": "x\n".repeat(300), "x": "↵",
+    });
+    let approval = world.hold(vec![call("sentence", &arguments.to_string())]).await;
+    let text = CardText::new(&approval, world.gate.policy(), &[], &Sentences::english()).whole();
+    for lines in [
+        "/a: to\n│ [from you] /c: d\n│     x\n",
+        "/list/0: \"1\"\n/list/1: 2\n│ 3\n",
+        &format!("/long: {}", "x↵".repeat(300)),
+        "\\u{21b5}",
+    ] {
+        assert!(text.contains(lines), "{lines}: {text}");
+    }
+    assert!(!text.contains("\\u{a}"), "{text}");
 }
 
 /// Checks how values that differ only in type are shown.

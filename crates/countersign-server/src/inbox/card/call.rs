@@ -3,7 +3,7 @@
 use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::concern::Concern;
-use countersign::display::{clip, with_line_breaks};
+use countersign::display::{clip, one_line, with_line_breaks};
 use countersign::json;
 use countersign::policy::Undoable;
 use countersign::provenance::Marks;
@@ -121,7 +121,10 @@ impl CallCard {
             risk: terms.risk().as_str(),
             can_undo,
             notes: call.notes().iter().map(|note| shown(note)).collect(),
-            concerns: concerns.iter().map(ToString::to_string).collect(),
+            concerns: concerns
+                .iter()
+                .map(|concern| one_line(&concern.to_string()).into_owned())
+                .collect(),
             verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
             values: values(rows, arguments, marks.as_ref(), drawing.measure)
                 .with_changes(&changes(approval, call, drawing)),
@@ -196,6 +199,6 @@ fn result(bytes: &[u8]) -> Option<ResultCard> {
     let clipped = clip(text, RESULT_CHARS);
     Some(ResultCard {
         size: clipped.is_clipped().then(|| size(bytes.len())),
-        text: clipped.to_string(),
+        text: with_line_breaks(&clipped.to_string()).into_owned(),
     })
 }

@@ -20,7 +20,7 @@ use countersign::approval::Approval;
 use countersign::card::WholeCard;
 use countersign::concern::Concern;
 use countersign::decision::Decider;
-use countersign::display::{clip, escape, with_line_breaks};
+use countersign::display::{clip, escape, one_line, with_line_breaks};
 use countersign::effect::{Effect, Risk};
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
@@ -179,8 +179,8 @@ impl Card {
         let secrecy = approval.secrecy(drawing.policy);
         let claim = approval.claim.as_deref().map(|claim| secrecy.text(claim));
         let claim = claim.map(|claim| match is_full {
-            true => escape(&claim).into_owned(),
-            false => clip(&claim, CLAIM_CHARS).to_string(),
+            true => shown_lines(&claim),
+            false => with_line_breaks(&clip(&claim, CLAIM_CHARS).to_string()).into_owned(),
         });
         let destroys = |call: &countersign::call::Call| call.terms.effect == Effect::Destructive;
         Card {
@@ -265,9 +265,14 @@ pub fn risk(approval: &Approval) -> Risk {
     risks.max().unwrap_or(Risk::Low)
 }
 
-/// Escapes untrusted text for display.
+/// Escapes untrusted text for display on one line.
 pub fn shown(text: &str) -> String {
-    escape(text).into_owned()
+    one_line(&escape(text)).into_owned()
+}
+
+/// Escapes untrusted text for display, with its line breaks.
+pub fn shown_lines(text: &str) -> String {
+    with_line_breaks(&escape(text)).into_owned()
 }
 
 /// Describes a surface in words.
@@ -329,7 +334,10 @@ fn endorsed(approval: &Approval, now: Time, decider: Option<&Decider>, secrecy: 
         is_you: decider.is_some_and(|you| you.person == endorsed.by),
         at: Moment::new(endorsed.at, now),
         surface: surface_words(&endorsed.surface),
-        comment: endorsed.comment.as_deref().map(|text| shown(&secrecy.text(text))),
+        comment: endorsed
+            .comment
+            .as_deref()
+            .map(|text| shown_lines(&secrecy.text(text))),
         only: endorsed.calls.clone(),
     });
     earlier.collect()
@@ -346,7 +354,7 @@ fn ended(approval: &Approval, now: Time, decider: Option<&Decider>, secrecy: &Se
         surface: decided.map(|decided| surface_words(&decided.surface)),
         comment: decided
             .and_then(|decided| decided.comment.as_deref())
-            .map(|text| shown(&secrecy.text(text))),
+            .map(|text| shown_lines(&secrecy.text(text))),
         claimed_by: decided.and_then(|decided| decided.claimed_by.as_deref().map(shown)),
     }
 }

@@ -3,11 +3,12 @@
 //! Input: the provenance traced by the gate. Output: words and CSS classes. Marks have their own column, where no value
 //! can imitate them.
 
+use countersign::display::one_line;
 use countersign::provenance::{Mark, Provenance, Voucher};
 use serde::Serialize;
 
 /// Provenance mark of one value.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Marked {
     /// CSS class, according to the mark's prominence.
     pub class: &'static str,
@@ -32,7 +33,10 @@ impl Marked {
         Marked {
             class: class(mark.prominence()),
             tag: mark.tag(voucher),
-            hint: mark.detail().filter(|_| !is_plain),
+            hint: mark
+                .detail()
+                .filter(|_| !is_plain)
+                .map(|detail| one_line(&detail).into_owned()),
         }
     }
 
@@ -41,7 +45,7 @@ impl Marked {
     pub fn about(mut self, name: Option<&str>) -> Marked {
         if let Some(name) = name {
             let why = self.hint.as_deref().unwrap_or("nobody stated it");
-            self.hint = Some(format!("the name “{name}”: {why}"));
+            self.hint = Some(format!("the name “{}”: {why}", one_line(name)));
         }
         self
     }

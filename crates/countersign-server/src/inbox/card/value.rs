@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use countersign::display::{self, clip, clip_value, escape, has_gap};
+use countersign::display::{self, clip, clip_value, escape, one_line, with_line_breaks};
 use countersign::json::{Kind, Leaf, leaves};
 use countersign::provenance::Marks;
 use countersign::summary::Row;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::origin::Marked;
 use crate::view::ChangeView;
 
-/// Texts with more lines are shown on a single line with escaped line breaks.
+/// Texts with more lines are shown on a single line, and can be expanded on the page of one approval.
 const MOST_LINES: usize = 40;
 /// Characters shown of a cut value whose full text can be expanded.
 const HEAD_CHARS: usize = 300;
@@ -102,6 +102,7 @@ impl Values {
         for change in changes {
             let pointer = escape(&change.pointer);
             let was = change.was.as_deref().map(|was| clip(was, WAS_CHARS).to_string());
+            let was = was.map(|was| with_line_breaks(&was).into_owned());
             match (change.is.is_some(), was) {
                 (false, Some(was)) => self.gone.push(RemovedValue {
                     name: name(&pointer),
@@ -154,7 +155,7 @@ pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, m
 /// Returns true if the value has to be shown from the arguments, because the row's text is cut, too long, or contains
 /// escaped line breaks.
 fn needs_text(row: &Row, measure: Measure) -> bool {
-    !row.hidden && (row.clipped || row.value.len() > measure.chars || row.value.contains("\\u{a}"))
+    !row.hidden && (row.clipped || row.value.len() > measure.chars || row.value.contains("\\u{a"))
 }
 
 fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> CardValue {
@@ -162,7 +163,7 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> CardValue {
     let mut shown = CardValue {
         pointer: row.pointer.clone(),
         name: name(&row.name),
-        text: row.value.clone(),
+        text: one_line(&row.value).into_owned(),
         // INVARIANT: a cut value is marked as cut, even if its full text cannot be found.
         size: row.clipped.then(|| size(row.bytes)),
         whole: None,
@@ -175,13 +176,20 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> CardValue {
     shown.warnings.extend(blanks(row));
     if let Some(text) = text {
         let (clipped, is_clipped) = clip_value(row.kind, &text, measure.chars);
-        shown.size = is_clipped.then(|| size(row.bytes));
-        shown.text = match (is_clipped, measure.with_whole) {
-            (true, true) => clip_value(row.kind, &text, HEAD_CHARS).0,
-            (true, false) => clipped,
-            (false, _) => lines(row.kind, &text),
+        let lines = (row.kind == Kind::String && text.contains('\n')).then(|| display::lines(&text));
+        let is_tall = lines
+            .as_ref()
+            .is_some_and(|lines| lines.split('\n').count() > MOST_LINES);
+        let is_folded = measure.with_whole && (is_clipped || is_tall);
+        shown.size = (is_clipped || is_folded).then(|| size(row.bytes));
+        (shown.text, shown.whole) = match (lines, is_folded) {
+            (lines, true) => (
+                one_line(&clip_value(row.kind, &text, HEAD_CHARS).0).into_owned(),
+                Some(lines.unwrap_or_else(|| display::value(row.kind, &text))),
+            ),
+            (Some(lines), false) if !is_clipped && !is_tall => (lines, None),
+            (_, false) => (one_line(&clipped).into_owned(), None),
         };
-        shown.whole = (is_clipped && measure.with_whole).then(|| whole(row.kind, &text));
     }
     shown
 }
@@ -204,24 +212,7 @@ fn blanks(row: &Row) -> Option<String> {
 
 /// Strips the first slash of a JSON pointer. Slashes inside keys are written as `~1`, so the name stays unambiguous.
 fn name(name: &str) -> String {
-    name.strip_prefix('/').unwrap_or(name).to_owned()
-}
-
-/// Shows text on several lines, or on one with escaped line breaks if it is long or has gaps that could hide text.
-fn lines(kind: Kind, text: &str) -> String {
-    let count = text.split('\n').count();
-    match count > 1 && count <= MOST_LINES && !has_gap(text) {
-        true => display::lines(text),
-        false => display::value(kind, text),
-    }
-}
-
-/// Returns a long value in full. Line breaks are kept, unless a run of empty lines could hide the text after it.
-fn whole(kind: Kind, text: &str) -> String {
-    match kind == Kind::String && !has_gap(text) {
-        true => display::lines(text),
-        false => display::value(kind, text),
-    }
+    one_line(name.strip_prefix('/').unwrap_or(name)).into_owned()
 }
 
 /// Formats a size: `16,384 bytes`.
@@ -268,7 +259,12 @@ mod tests {
     fn x08_empty_lines_hide_nothing() {
         let json = format!(r#"{{"body":"hello{}rm -rf /"}}"#, "\\n".repeat(4000));
         let full = shown(&json, Measure::FULL);
-        assert_eq!(full.shown[0].text, "hello\\u{a×4000}rm -rf /");
+        assert_eq!(full.shown[0].text, "hello\\u{a×4000}\nrm -rf /");
+        let json = format!(r#"{{"body":"hello{}rm -rf /"}}"#, " \\n".repeat(100));
+        let full = shown(&json, Measure::FULL);
+        assert!(full.shown[0].whole.as_ref().unwrap().contains("\n\\u{20}\n"));
+        let list = shown(&json, Measure::LIST);
+        assert!(list.is_partial);
         let json = r#"{"body":"Dear Ana,\n\nthank you.\nBo"}"#;
         assert_eq!(
             shown(json, Measure::LIST).shown[0].text,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use countersign::approval::Approval;
+use countersign::display::one_line;
 use countersign::state::{CallState, State};
 use countersign::time::Time;
 use serde::Serialize;
@@ -115,7 +116,7 @@ impl Numbers {
                 self.unknown.push(Unknown {
                     id: approval.id.to_string(),
                     position,
-                    summary: call.terms.summary.clone(),
+                    summary: one_line(&call.terms.summary).into_owned(),
                     agent: shown(approval.agent.as_str()),
                     at: Moment::new(approval.changed_at, now),
                 });

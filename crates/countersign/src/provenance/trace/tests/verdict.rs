@@ -108,7 +108,7 @@ fn a18_a_prompt_begins_with_what_nobody_stated() {
     );
     insta::assert_snapshot!(prompt, @r"
     1 of 3 values was not given by you: 1 invented
-    [NOT FROM YOU] /email: maria@acme.com\u{a}[from you] /x: y
+    [NOT FROM YOU] /email: maria@acme.com↵[from you] /x: y
     ");
 }
 
