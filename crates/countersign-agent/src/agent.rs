@@ -48,6 +48,8 @@ pub struct AgentConfig {
     pub evaluator: Option<Evaluator>,
     /// Whether the model continues after a card is decided.
     pub after_decision: AfterDecision,
+    /// True if a message about something else leaves the pending card as it is, whatever the policy says.
+    pub keeps_cards: bool,
     /// Tools whose results hold text written by strangers, such as web pages and mail.
     pub outside_tools: HashSet<String>,
     /// Limits on one turn and on what a model is given.
@@ -143,6 +145,10 @@ pub struct TurnContext {
 impl Agent {
     /// Creates an agent whose tools run in the executor of the gate that `conversations` uses.
     pub fn new(conversations: Conversations, config: AgentConfig) -> Agent {
+        let conversations = match config.keeps_cards {
+            true => conversations.with_cards_kept(),
+            false => conversations,
+        };
         Agent {
             conversations,
             config: Arc::new(config),
@@ -220,19 +226,23 @@ impl Agent {
                 }
             }
             ReplyOutcome::PassOn if !reading.forward_to_agent => {}
-            ReplyOutcome::PassOn => turn.answer_message(&text).await?,
+            ReplyOutcome::PassOn => turn.answer_message(&text, None).await?,
             ReplyOutcome::Cancelled(_) => {
-                turn.say_as_channel(reading.say.as_deref()).await?;
                 turn.settle().await?;
-                turn.answer_message(&text).await?;
+                turn.answer_message(&text, reading.say.as_deref()).await?;
             }
             ReplyOutcome::Kept(approval) => {
-                turn.answer_message(&text).await?;
-                // Show the kept card again unless the answer opened a newer one, which superseded it.
+                let answered = match reading.is_about_card {
+                    true => turn.answer_about_card(&text).await,
+                    false => turn.answer_message(&text, None).await,
+                };
+                // Show the kept card again, even if the model failed, unless the answer opened a newer one, which
+                // superseded it.
                 if !turn.has_card() {
                     turn.say_as_channel(reading.say.as_deref()).await?;
                     turn.show_again(approval.id).await?;
                 }
+                answered?;
             }
             // The reply decided nothing, so it is not added to the session: a model could mistake it for an approval.
             ReplyOutcome::ShowAgain(approval) => {
@@ -244,7 +254,7 @@ impl Agent {
             ReplyOutcome::Refused(_) => {
                 turn.say_as_channel(reading.say.as_deref()).await?;
                 if reading.forward_to_agent {
-                    turn.answer_message(&text).await?;
+                    turn.answer_message(&text, None).await?;
                 }
             }
         }

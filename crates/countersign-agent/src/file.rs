@@ -71,6 +71,8 @@ struct AgentToml {
     #[serde(default)]
     after_decision: AfterDecisionSetting,
     #[serde(default)]
+    on_other: OnOtherSetting,
+    #[serde(default)]
     outside: HashSet<String>,
     #[serde(default)]
     models: BTreeMap<String, ProviderModelNames>,
@@ -88,6 +90,17 @@ enum AfterDecisionSetting {
     #[default]
     GoOn,
     Stop,
+}
+
+/// What happens to a pending card when a message is about something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OnOtherSetting {
+    /// What the policy says.
+    #[default]
+    Policy,
+    /// The card stays pending.
+    Keep,
 }
 
 /// Names of one model at the different providers.
@@ -210,6 +223,7 @@ impl AgentFile {
                 AfterDecisionSetting::GoOn => AfterDecision::Continue,
                 AfterDecisionSetting::Stop => AfterDecision::Stop,
             },
+            keeps_cards: file.on_other == OnOtherSetting::Keep,
             outside_tools: file.outside.clone(),
             limits: Limits {
                 steps: file.limits.steps.unwrap_or(defaults.steps),

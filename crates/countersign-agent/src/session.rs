@@ -244,7 +244,10 @@ impl Session {
 
     fn apply(&mut self, step: Step) {
         self.messages.extend(step.messages);
-        self.open.extend(step.opened);
+        // A proposal may have joined a card that is open already.
+        let is_new = |opened: &ApprovalId| !self.open.contains(opened);
+        let opened = step.opened.filter(is_new);
+        self.open.extend(opened);
         if let Some(settled) = step.settled {
             self.open.retain(|open| *open != settled);
             self.settled.push(settled);

@@ -3,6 +3,7 @@
 //! Input: a call, and the same agent's earlier approvals. Output: concerns, the gravest first, each safe to show.
 //! Not here: models and scores. Each concern is a fact that a person can check.
 
+mod changes;
 mod history;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,8 @@ use crate::time::Time;
 
 /// Period within which a denial of the same call raises a concern.
 const DENIAL_WINDOW: Duration = Duration::from_secs(60 * 60);
+/// Period within which a card is compared with one that was withdrawn in the same channel.
+const REPLACED_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// A batch is large if it has more calls than this, and more than twice as many as the largest earlier batch.
 const LARGE_BATCH: usize = 5;
 /// A number is far larger if it is more than this many times the largest earlier number.
@@ -62,6 +65,32 @@ pub enum Concern {
         /// Number of the agent's latest approvals that were checked; `None` if all of them were.
         among: Option<usize>,
     },
+    /// A value differs from the card that this one replaces.
+    Changed {
+        /// JSON pointer of the value; escaped.
+        pointer: String,
+        /// The value on the earlier card, escaped; `None` if it had none.
+        was: Option<String>,
+        /// The value on this card, escaped; `None` if it has none.
+        now: Option<String>,
+    },
+    /// Further values differ from the card that this one replaces.
+    MoreChanged {
+        /// Number of further values.
+        count: usize,
+    },
+    /// The call was not on the card that this one replaces.
+    Added,
+    /// A call of the card that this one replaces is no longer there.
+    LeftOut {
+        /// Summary of the call; escaped.
+        summary: String,
+    },
+    /// Further calls of the card that this one replaces are no longer there.
+    MoreLeftOut {
+        /// Number of further calls.
+        count: usize,
+    },
 }
 
 impl fmt::Display for Concern {
@@ -99,6 +128,19 @@ impl fmt::Display for Concern {
                     "this agent did not ask for this tool in its last {looked_at} approvals"
                 )
             }
+            Concern::Changed { pointer, was, now } => {
+                f.write_str("changed since the last card: ")?;
+                match (was, now) {
+                    (Some(was), Some(now)) => write!(f, "{pointer}: `{was}` → `{now}`"),
+                    (None, Some(now)) => write!(f, "{pointer} is new: `{now}`"),
+                    (Some(was), None) => write!(f, "{pointer} is gone: `{was}`"),
+                    (None, None) => f.write_str(pointer),
+                }
+            }
+            Concern::MoreChanged { count } => write!(f, "changed since the last card: {count} more values"),
+            Concern::Added => f.write_str("this was not on the last card"),
+            Concern::LeftOut { summary } => write!(f, "no longer on the card: {summary}"),
+            Concern::MoreLeftOut { count } => write!(f, "no longer on the card: {count} more calls"),
         }
     }
 }

@@ -10,18 +10,21 @@ mod channel_state;
 
 use channel_state::{Card, ChannelState, update_channel};
 
+use std::borrow::Cow;
+
 use crate::approval::{Approval, SharedApproval};
 use crate::call::{Call, RefusalReason};
 use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::display::one_line;
+use crate::effect::Effect;
 use crate::executor::Outcome;
 use crate::gate::{Gate, Reply, ReplyOutcome, Resolved, may_answer};
 use crate::id::{Channel, Key, Tenant};
 use crate::json;
 use crate::policy::OnOther;
 use crate::prompt::{Button, LONGEST_MESSAGE, Pressed, Prompt, PromptOptions, SHORTEST_LIMIT, summary};
-use crate::reply::{Interpreted, Reading, Why, interpret};
+use crate::reply::{CardWords, Interpreted, Reading, Why, begins_with_no, interpret, is_about_card};
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
@@ -75,6 +78,8 @@ pub struct MessageResponse {
     pub show: Option<Prompt>,
     /// True if the message should be passed on to the agent.
     pub forward_to_agent: bool,
+    /// True if the message decides nothing and asks about the pending card or corrects it.
+    pub is_about_card: bool,
 }
 
 /// Handles conversations for one gate. Clones share the gate.
@@ -84,6 +89,7 @@ pub struct Conversations {
     sentences: Option<Sentences>,
     limit: usize,
     page: Option<String>,
+    keeps_cards: bool,
 }
 
 impl Conversations {
@@ -95,6 +101,16 @@ impl Conversations {
             sentences: None,
             limit: LONGEST_MESSAGE,
             page: None,
+            keeps_cards: false,
+        }
+    }
+
+    /// Leaves a card pending when a message about something else comes, as `on_other = "keep"` does, whatever the policy
+    /// says.
+    pub fn with_cards_kept(self) -> Conversations {
+        Conversations {
+            keeps_cards: true,
+            ..self
         }
     }
 
@@ -241,13 +257,11 @@ impl Conversations {
             Why::Filler(_) if prompt.can_undo => Some(&sentences.too_little),
             Why::Filler(_) => Some(&sentences.too_little_irreversible),
             // A reply that may have been meant as an answer does not cancel the approval.
-            why if why.is_unclear() && self.gate.policy().channel().on_other == OnOther::Cancel => {
-                match why {
-                    Why::WhichOnes(_) => Some(&sentences.which_ones),
-                    Why::WhichPlaces(_) => Some(&sentences.which_places),
-                    _ => Some(&sentences.unclear),
-                }
-            }
+            why if why.is_unclear() && self.on_other() == OnOther::Cancel => match why {
+                Why::WhichOnes(_) => Some(&sentences.which_ones),
+                Why::WhichPlaces(_) => Some(&sentences.which_places),
+                _ => Some(&sentences.unclear),
+            },
             _ => None,
         };
         if let Some(again) = again {
@@ -259,6 +273,24 @@ impl Conversations {
                 say: Some(say),
                 show: Some(show),
                 forward_to_agent: false,
+                is_about_card: true,
+            });
+        }
+        let (offer, language) = (prompt.offered(), message.language.as_deref());
+        let is_about_card = read.reading == Reading::Other
+            && is_about_card(offer, &message.text, &read.why, language, &card_words(&pending));
+        // "No, show me …" is a no, and not a change of subject.
+        let says_no = begins_with_no(offer, &message.text, language);
+        let keeps = match read.reading {
+            Reading::Other if is_about_card || self.on_other() == OnOther::Keep => true,
+            Reading::Other if !says_no => self.keeps_once(&message, &pending, state).await?,
+            _ => false,
+        };
+        if keeps {
+            let said = self.answer(read, ReplyOutcome::Kept(pending), sentences).await?;
+            return Ok(MessageResponse {
+                is_about_card,
+                ..said
             });
         }
         let reply = Reply {
@@ -273,10 +305,37 @@ impl Conversations {
         let heard = self.gate.hear_about(reply, pending).await?;
         let asks_again = matches!(&heard, ReplyOutcome::Decided(resolved) if is_not_as_shown(resolved));
         let mut said = self.answer(read, heard, sentences).await?;
+        if says_no && matches!(said.heard, ReplyOutcome::Cancelled(_)) {
+            said.say = Some(sentences.cancelled.clone());
+        }
         if asks_again && let Some(again) = store.pending_in(&tenant, &channel).await? {
             said.show = Some(self.prompt_in(&again, sentences).await?);
         }
         Ok(said)
+    }
+
+    fn on_other(&self) -> OnOther {
+        match self.keeps_cards {
+            true => OnOther::Keep,
+            false => self.gate.policy().channel().on_other,
+        }
+    }
+
+    /// Returns true if the card is destructive and this is the first message about something else, which leaves the card
+    /// pending. The next one cancels it.
+    async fn keeps_once(
+        &self,
+        message: &Message,
+        pending: &Approval,
+        state: &ChannelState,
+    ) -> Result<bool, StoreError> {
+        let is_destructive = |call: &Call| call.terms.effect == Effect::Destructive;
+        if state.kept_once == Some(pending.digest) || !pending.calls.iter().any(is_destructive) {
+            return Ok(false);
+        }
+        let change = |state: &mut ChannelState| state.kept_once = Some(pending.digest);
+        update_channel(self.gate.store(), &message.tenant, &message.channel, change).await?;
+        Ok(true)
     }
 
     /// Handles a button press. The payload identifies the card of the button, even if something else was shown since.
@@ -397,7 +456,13 @@ impl Conversations {
                 let say = fill(&sentences.cancelled_by_other, &[("what", &what(approval))]);
                 (Some(say), None, true)
             }
-            ReplyOutcome::Kept(_) => (Some(sentences.kept.clone()), card, true),
+            ReplyOutcome::Kept(_) => {
+                let say = match (&card, read.why.is_unclear()) {
+                    (Some(card), true) => fill(&sentences.unclear, &[("yes", &card.yes), ("no", &card.no)]),
+                    _ => sentences.kept.clone(),
+                };
+                (Some(say), card, true)
+            }
             ReplyOutcome::ShowAgain(_) => (Some(sentences.show_again.clone()), card, false),
             ReplyOutcome::Incomplete(_) => {
                 let place = card.as_ref().map(Prompt::place).unwrap_or_default();
@@ -419,6 +484,7 @@ impl Conversations {
             say,
             show,
             forward_to_agent,
+            is_about_card: false,
         })
     }
 
@@ -439,6 +505,23 @@ fn seen(state: &ChannelState, message: &Message, pending: &Approval) -> Option<W
     is_seen.then(|| WholeCard::of(pending.id, card.digest))
 }
 
+/// Returns the words of a card, with which a question or a correction may refer to it.
+fn card_words(pending: &Approval) -> CardWords {
+    let texts = pending.calls.iter().flat_map(|call| {
+        let leaves = json::leaves(call.arguments.as_bytes());
+        let values: Vec<Cow<'_, str>> = leaves.iter().map(json::Leaf::text).collect();
+        let tool = Cow::Owned(call.tool.as_str().replace('_', " "));
+        [Cow::Borrowed(call.terms.summary.as_str()), tool]
+            .into_iter()
+            .chain(values)
+    });
+    let names = pending.calls.iter().flat_map(|call| {
+        let leaves = json::leaves(call.arguments.as_bytes()).into_iter();
+        leaves.filter_map(|leaf| leaf.pointer.rsplit('/').next().map(str::to_owned))
+    });
+    CardWords::of(texts, names)
+}
+
 impl MessageResponse {
     fn passed_on(forward_to_agent: bool) -> MessageResponse {
         MessageResponse {
@@ -447,6 +530,7 @@ impl MessageResponse {
             say: None,
             show: None,
             forward_to_agent,
+            is_about_card: false,
         }
     }
 }

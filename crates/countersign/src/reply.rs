@@ -6,6 +6,7 @@
 //! A reply is a yes or a no only if *every* word belongs to a known piece (see `kind.rs`) and the pieces make sense in
 //! that order. An unknown word, a question, a number that was not offered or a condition makes it [`Reading::Other`].
 
+mod about_card;
 mod act;
 mod card;
 mod cover;
@@ -25,6 +26,7 @@ mod undo;
 mod why;
 mod word;
 
+pub(crate) use about_card::{CardWords, begins_with_no, is_about_card};
 pub use kind::PieceKind;
 pub use offer::{Bare, Offer};
 pub use part::Part;

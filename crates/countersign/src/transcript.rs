@@ -123,11 +123,7 @@ pub fn openai(exchanges: &[Exchange]) -> String {
 
 fn result(approval: &Approval, call: &Call, secrecy: &Secrecy, all: &Secrecy) -> ToolResult {
     let (status, ran, message) = match call.state {
-        CallState::Held => (
-            "pending_confirmation",
-            false,
-            "A person has been asked. It has not run.",
-        ),
+        CallState::Held => ("pending_confirmation", false, ""),
         CallState::Released => ("approved", false, "A person approved it. It has not run yet."),
         CallState::Running => ("running", true, "It was started and has not ended yet."),
         CallState::Succeeded => ("succeeded", true, "It ran."),
@@ -141,15 +137,12 @@ fn result(approval: &Approval, call: &Call, secrecy: &Secrecy, all: &Secrecy) ->
         CallState::Undone => ("undone", true, "It ran and was then undone."),
         CallState::Refused => refused(call.because.as_ref()),
     };
+    // The model has to explain what waits, and may have forgotten what it proposed.
     let message = match call.state {
-        // The model explains to the person what waits, in its own words.
-        CallState::Held => {
-            let summary = all.text(&call.terms.summary);
-            format!(
-                "This action requires confirmation: {}. {message}",
-                summary.trim_end_matches('.')
-            )
-        }
+        CallState::Held => format!(
+            "This action requires confirmation: {}. A person has been asked. It has not run.",
+            all.text(&call.terms.summary).trim_end_matches('.')
+        ),
         _ => message.to_owned(),
     };
     let mut content = format!(

@@ -84,8 +84,29 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Adds a new message to the session and lets the undo handler or a specialist answer it.
-    pub(super) async fn answer_message(&mut self, text: &str) -> Result<(), TurnError> {
+    /// Adds a new message to the session, then the channel's response `say` to it, and lets the undo handler or a
+    /// specialist answer the message.
+    pub(super) async fn answer_message(&mut self, text: &str, say: Option<&str>) -> Result<(), TurnError> {
+        self.record_message(text).await?;
+        self.say_as_channel(say).await?;
+        if countersign::reply::asks_for_undo(text) {
+            return self.undo().await;
+        }
+        let Some(specialist) = self.route().await? else {
+            return Ok(());
+        };
+        self.answer(&specialist).await
+    }
+
+    /// Adds a message about the pending card to the session, and lets the specialist who proposed the card answer it.
+    /// The orchestrator is not asked, because it does not know the card.
+    pub(super) async fn answer_about_card(&mut self, text: &str) -> Result<(), TurnError> {
+        self.record_message(text).await?;
+        let specialist = self.specialist()?;
+        self.answer(&specialist).await
+    }
+
+    async fn record_message(&mut self, text: &str) -> Result<(), TurnError> {
         let at = self.agent.gate().store().now().await?;
         let message = Message::Person {
             text: text.to_owned(),
@@ -95,14 +116,7 @@ impl<'a> Turn<'a> {
             messages: vec![message],
             ..Step::default()
         })
-        .await?;
-        if countersign::reply::asks_for_undo(text) {
-            return self.undo().await;
-        }
-        let Some(specialist) = self.route().await? else {
-            return Ok(());
-        };
-        self.answer(&specialist).await
+        .await
     }
 
     /// Adds a person's reply to a card and the channel's response `say` to the session, and reports the response.

@@ -6,7 +6,8 @@
 //!
 //! Templates are Jinja. Their variables are the captures of the rule's pattern, `person` (the last message), `result`
 //! and `status` (of the last call), `results` and `statuses` (of all calls of the last batch), `latest` (the last
-//! answer of each tool since the person's message), and `item` in calls that are made for `each` element of a list.
+//! answer of each tool since the person's message), `pending` (the calls of the pending card, each with `tool`,
+//! `arguments` and `message`), and `item` in calls that are made for `each` element of a list.
 
 mod facts;
 mod pattern;

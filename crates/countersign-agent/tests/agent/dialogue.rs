@@ -383,6 +383,133 @@ async fn c9_a_question_before_the_decision_keeps_the_card() {
     assert!(shown.ends_with("The contact is c-2."), "{shown}");
 }
 
+const ABOUT: &str = r#"
+[[rule]]
+person = "*email is {email}"
+if = "pending|length == 1"
+[[rule.call]]
+tool = "create_contact"
+arguments = '{"name":{{ pending[0].arguments.name|json }},"email":{{ email|json }}}'
+
+[[rule]]
+person = ["why", "which ones", "wait, what will be *"]
+if = "pending|length > 0"
+say = "{{ pending[0].message }}"
+
+[[rule]]
+person = "break"
+fail = "it is down"
+
+[[rule]]
+person = "*delete {id}"
+[[rule.call]]
+tool = "delete_contact"
+arguments = '{"id":{{ id|json }}}'
+"#;
+
+const ANSWER: &str = "This action requires confirmation: Create contact Maria Garcia, maria@acme.com, Acme Corp. A person \
+                      has been asked. It has not run.";
+
+#[tokio::test]
+async fn e1_a_question_about_the_card_is_answered_and_the_card_stays() {
+    let world = world(&format!("{ABOUT}{MARIA}"));
+    world.says(ASK).await;
+    for question in ["wait, what will be created?", "which ones?", "why?"] {
+        assert_eq!(
+            world.says(question).await,
+            format!("{ANSWER}\n[Still waiting for your answer.]\n{CARD}"),
+            "{question}"
+        );
+    }
+    assert!(world.ran().is_empty());
+    world.says("yes").await;
+    assert_eq!(world.ran().len(), 1, "the card was there all the time");
+}
+
+#[tokio::test]
+async fn e1_a_correction_leads_to_a_new_card_that_names_the_difference() {
+    let world = world(&format!("{ABOUT}{MARIA}"));
+    world.says(ASK).await;
+    let shown = world.says("yes, but her email is zoe@x.com").await;
+    assert!(
+        shown.contains("look twice: changed since the last card: /email: `maria@acme.com` → `zoe@x.com`")
+            && shown.contains("/company is gone: `Acme Corp`"),
+        "{shown}"
+    );
+    assert!(!shown.contains("Cancelled"), "{shown}");
+    assert!(world.ran().is_empty(), "the yes was not for the old card");
+    world.says("yes").await;
+    assert_eq!(
+        world.ran(),
+        [r#"create_contact {"name":"Maria Garcia","email":"zoe@x.com"}"#]
+    );
+}
+
+#[tokio::test]
+async fn a7_a_destructive_card_survives_one_message_about_something_else() {
+    let world = world(&format!("{ABOUT}{MARIA}"));
+    world.says("please delete c-7").await;
+    let shown = world.says("actually, show me my contacts").await;
+    assert!(
+        shown.contains("There is John Smith.\n[Still waiting for your answer.]\n{Delete contact c-7"),
+        "{shown}"
+    );
+    let shown = world.says("actually, show me my contacts").await;
+    assert!(
+        shown.starts_with("[Cancelled, because you changed the subject: Delete contact c-7]"),
+        "{shown}"
+    );
+    let deleted = world
+        .ran()
+        .iter()
+        .filter(|call| call.starts_with("delete"))
+        .count();
+    assert_eq!(deleted, 0);
+    // A no is a no, whatever follows it.
+    world.says("please delete c-7").await;
+    let (shown, _) = world.try_says("no, show me my contacts").await;
+    assert!(shown.starts_with("[Cancelled.]"), "{shown}");
+}
+
+#[tokio::test]
+async fn c9_a_kept_card_is_shown_again_even_if_the_model_fails() {
+    let policy = format!("[channel]\non_other = \"keep\"\n{POLICY}");
+    let store = std::sync::Arc::new(countersign::store::memory::MemoryStore::default());
+    let script = format!("{ABOUT}{MARIA}");
+    let world = World::over(store, Journal::default(), &policy, config(AGENT, &script));
+    world.says(ASK).await;
+    let (shown, error) = world.try_says("break").await;
+    assert!(error.unwrap_err().to_string().contains("it is down"));
+    assert_eq!(shown, format!("[Still waiting for your answer.]\n{CARD}"));
+    world.says("yes").await;
+    assert_eq!(world.ran().len(), 1);
+}
+
+#[tokio::test]
+async fn c9_an_agents_file_keeps_cards_where_the_policy_cancels_them() {
+    let agent = AGENT.replace("name = \"crm\"", "name = \"crm\"\non_other = \"keep\"");
+    let store = std::sync::Arc::new(countersign::store::memory::MemoryStore::default());
+    let world = World::over(store, Journal::default(), POLICY, config(&agent, MARIA));
+    world.says(ASK).await;
+    let shown = world.says("actually, show me my contacts").await;
+    assert!(shown.ends_with(CARD), "{shown}");
+}
+
+#[tokio::test]
+async fn a7_the_cancellation_comes_after_the_message_that_caused_it() {
+    use countersign_agent::message::Message;
+    let world = world(MARIA);
+    world.says(ASK).await;
+    world.says("actually, show me my contacts").await;
+    let session = world.agent.session(&tenant(), &channel()).await.unwrap();
+    let position = |wanted: &dyn Fn(&Message) -> bool| session.messages().iter().position(wanted).unwrap();
+    let said =
+        position(&|message| matches!(message, Message::Person { text, .. } if text.starts_with("actually")));
+    let cancelled =
+        position(&|message| matches!(message, Message::Channel { text } if text.starts_with("Cancelled")));
+    assert_eq!(cancelled, said + 1);
+}
+
 #[tokio::test]
 async fn c4_an_ok_to_something_destructive_is_asked_again_and_not_told_to_the_model() {
     let world = world(MARIA);

@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 
-use super::{Concern, DENIAL_WINDOW, LARGE_BATCH, LARGER_FACTOR, MIN_SAMPLES};
+use super::changes::changes;
+use super::{Concern, DENIAL_WINDOW, LARGE_BATCH, LARGER_FACTOR, MIN_SAMPLES, REPLACED_WITHIN};
 use crate::approval::Approval;
 use crate::call::{Call, RefusalReason};
 use crate::display::clip;
 use crate::hash::Hash;
-use crate::id::{ApprovalId, ToolName};
+use crate::id::{ApprovalId, Channel, ToolName};
 use crate::json::{self, Kind, Leaf};
 use crate::state::{CallState, State};
 use crate::time::Time;
@@ -28,6 +29,8 @@ pub struct History<'h> {
     tools: HashMap<&'h ToolName, Used>,
     /// Number of calls in each approval.
     sizes: Vec<(ApprovalId, usize)>,
+    /// All approvals, by channel.
+    in_channels: HashMap<&'h Channel, Vec<&'h Approval>>,
     looked_at: Option<usize>,
     is_secret: &'h dyn Fn(&Call, &str) -> bool,
 }
@@ -59,11 +62,15 @@ impl<'h> History<'h> {
         let mut history = History {
             tools: HashMap::new(),
             sizes: Vec::new(),
+            in_channels: HashMap::new(),
             looked_at,
             is_secret,
         };
         for approval in before.iter().map(AsRef::as_ref) {
             history.sizes.push((approval.id, approval.calls.len()));
+            if let Some(channel) = &approval.channel {
+                history.in_channels.entry(channel).or_default().push(approval);
+            }
             for call in &approval.calls {
                 history.add(approval, call);
             }
@@ -102,6 +109,36 @@ impl<'h> History<'h> {
             }
             _ => {}
         }
+    }
+
+    /// Returns the concerns about each call of `approval`, in order, and how the calls differ from the card that they
+    /// replace.
+    pub fn concerns_of(&self, approval: &Approval) -> Vec<Vec<Concern>> {
+        let calls = approval.calls.iter();
+        let found = calls.map(|call| self.concerns(approval, call));
+        let Some(before) = self.replaced_by(approval) else {
+            return found.collect();
+        };
+        let changes = changes(approval, before, self.is_secret);
+        let pairs = changes.into_iter().zip(found);
+        pairs.map(|(changes, found)| [changes, found].concat()).collect()
+    }
+
+    /// Returns the approval that `approval` replaced: the one that it superseded, or the last one in its channel if that
+    /// was withdrawn shortly before and has a value in common with it.
+    fn replaced_by(&self, approval: &Approval) -> Option<&'h Approval> {
+        let earlier = self.in_channels.get(approval.channel.as_ref()?)?;
+        let last = earlier.iter().filter(|earlier| earlier.id < approval.id);
+        let last = last.max_by_key(|earlier| earlier.id)?;
+        let is_replaced = match last.state {
+            State::Superseded => last.superseded_by == Some(approval.id),
+            State::Withdrawn => {
+                approval.created_at.since(last.created_at) < REPLACED_WITHIN
+                    && have_value_in_common(approval, last)
+            }
+            _ => false,
+        };
+        is_replaced.then_some(*last)
     }
 
     /// Returns the concerns about `call`, which is part of `approval`. Only approvals older than `approval` count.
@@ -240,6 +277,21 @@ impl Used {
             largest: largest.to_string(),
         })
     }
+}
+
+/// Returns true if two calls of the same tool have the same value in the same place.
+fn have_value_in_common(approval: &Approval, before: &Approval) -> bool {
+    approval.calls.iter().any(|call| {
+        let leaves = json::leaves(call.arguments.as_bytes());
+        let same_tool = before.calls.iter().filter(|old| old.tool == call.tool);
+        same_tool.into_iter().any(|old| {
+            let old = json::leaves(old.arguments.as_bytes());
+            let is_equal = |a: &Leaf<'_>, b: &Leaf<'_>| a.pointer == b.pointer && a.raw == b.raw;
+            leaves
+                .iter()
+                .any(|leaf| old.iter().any(|old| is_equal(leaf, old)))
+        })
+    })
 }
 
 /// Returns true if the texts differ by one letter that is changed, added or left out, or by two neighbouring letters

@@ -20,6 +20,14 @@ fn asks(n: u64, arguments: &str) -> Propose {
     propose
 }
 
+fn asks_in_channel(n: u64, arguments: &str) -> Propose {
+    let channel = Some(sample::channel("chat"));
+    Propose {
+        channel,
+        ..asks(n, arguments)
+    }
+}
+
 async fn history(fixture: &Fixture, arguments: &[&str], verdict: Verdict) -> Vec<SharedApproval> {
     let mut before = Vec::new();
     for (n, arguments) in (1..).zip(arguments) {
@@ -31,8 +39,8 @@ async fn history(fixture: &Fixture, arguments: &[&str], verdict: Verdict) -> Vec
 
 fn concerns_of(approval: &SharedApproval, before: &[SharedApproval]) -> Vec<String> {
     let history = History::of(before, None, &|_, pointer| pointer == "/secret");
-    let found = history.concerns(approval, &approval.calls[0]);
-    found.iter().map(ToString::to_string).collect()
+    let found = history.concerns_of(approval);
+    found[0].iter().map(ToString::to_string).collect()
 }
 
 #[tokio::test]
@@ -214,4 +222,61 @@ async fn x12_a_start_without_a_known_end_is_told() {
         assert_eq!(concerns_of(&same, &before), expected, "{state:?}");
         assert_eq!(concerns_of(&other, &before), [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn e1_a_card_names_what_differs_from_the_card_it_replaces() {
+    let fixture = fixture();
+    let old = r#"{"name":"Maria","email":"maria@acme.com","size":"5","secret":"x"}"#;
+    let first = fixture.propose(asks_in_channel(1, old)).await;
+    let new = r#"{"name":"Maria","email":"zoe@x.com","size":5,"secret":"y","note":"n"}"#;
+    let second = fixture.propose(asks_in_channel(2, new)).await;
+    let before = fixture.get(&first).await;
+    assert_eq!(before.superseded_by, Some(second.id));
+    assert_eq!(
+        concerns_of(&second, &[before]),
+        [
+            "changed since the last card: /email: `maria@acme.com` → `zoe@x.com`",
+            "changed since the last card: /note is new: `n`",
+            "changed since the last card: /secret: `(hidden)` → `(hidden)`",
+            "changed since the last card: /size: `\"5\"` → `5`",
+        ]
+    );
+    // A card that replaced nothing has no such lines.
+    let decided = fixture.accept(sample::decide(&second, Verdict::Approve)).await;
+    let third = fixture.propose(asks_in_channel(3, old)).await;
+    let earlier = [fixture.get(&first).await, decided];
+    assert!(
+        !concerns_of(&third, &earlier)
+            .iter()
+            .any(|line| line.contains("last card"))
+    );
+}
+
+#[tokio::test]
+async fn e1_calls_that_were_left_out_or_added_are_named() {
+    let fixture = fixture();
+    let mut propose = asks_in_channel(1, "{}");
+    propose.calls = ["Ana", "Ben", "Cleo"]
+        .map(|name| sample::call(&format!(r#"{{"name":"{name}"}}"#)))
+        .into();
+    let first = fixture.propose(propose).await;
+    let mut propose = asks_in_channel(2, "{}");
+    propose.calls = ["Cleo", "Ana"]
+        .map(|name| sample::call(&format!(r#"{{"name":"{name}"}}"#)))
+        .into();
+    let second = fixture.propose(propose).await;
+    let before = fixture.get(&first).await;
+    let found = concerns_of(&second, &[before]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("no longer on the card: "), "{found:?}");
+    let mut propose = asks_in_channel(3, "{}");
+    propose.calls = ["Cleo", "Ana", "Dan"]
+        .map(|name| sample::call(&format!(r#"{{"name":"{name}"}}"#)))
+        .into();
+    let third = fixture.propose(propose).await;
+    let earlier = [fixture.get(&first).await, fixture.get(&second).await];
+    let history = History::of(&earlier, None, &|_, _| false);
+    let found = history.concerns_of(&third);
+    assert_eq!(found, [vec![], vec![], vec![Concern::Added]]);
 }

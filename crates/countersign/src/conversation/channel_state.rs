@@ -28,6 +28,10 @@ pub(super) struct ChannelState {
     /// The last card shown; `None` if there is none, or if something else was sent since.
     pub(super) card: Option<Card>,
     heard: VecDeque<Key>,
+    /// Digest of the destructive card that was kept although a message was about something else. The next such message
+    /// cancels it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kept_once: Option<Hash>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

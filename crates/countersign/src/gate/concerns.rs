@@ -58,8 +58,7 @@ impl Gate {
             let history = History::of(&before, looked_at, &is_secret);
             let pairs = found.iter_mut().zip(approvals);
             for (found, approval) in pairs.filter(|(_, approval)| approval.agent == *agent) {
-                let calls = approval.calls.iter();
-                *found = calls.map(|call| history.concerns(approval, call)).collect();
+                *found = history.concerns_of(approval);
             }
         }
         Ok(found)
