@@ -272,7 +272,8 @@ pub struct GetQuery {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DecideQuery {
-    /// `finished`: respond only after the service has run the released calls.
+    /// When to respond: `decided` (the default) as soon as the decision is recorded, `finished` only after the service
+    /// has run the released calls.
     #[param(pattern = "^(decided|finished)$")]
     pub wait_for: Option<String>,
 }
@@ -424,7 +425,7 @@ pub struct PostedMessage {
     pub message_id: String,
     /// The card's `digest`, if the message shows the whole card. Omit it for any other message and for part of a card.
     pub digest: Option<String>,
-    /// Language of the message.
+    /// Language of the message, such as `es`. Assumed for replies to the card.
     pub language: Option<String>,
 }
 

@@ -1,7 +1,9 @@
 //! The gate between an agent's calls and the tools that run them.
 //!
-//! Input: the calls of one agent turn. Output: permits for those that pass, an approval for those that are held; later
-//! a decision, a run and a record. This file and its folder know the order of the steps and nothing else.
+//! An agent submits the calls of one turn. Calls that the policy passes get a permit; the others are held in an
+//! approval until people decide. The gate then starts the released calls and records their outcomes. This module
+//! determines the order of these steps: the rules are in [`policy`](crate::policy), and storing and running are behind
+//! [`Store`](crate::store::Store) and [`Executor`](crate::executor::Executor).
 //!
 //! The gate fails closed: before a start is on record, any error, timeout or unknown answer means that nothing runs.
 

@@ -297,7 +297,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Asks a model and reads its whole answer. An answer that was cut off in a call is an error.
+    /// Asks a model and reads its whole answer. An answer that was cut off at the token limit is returned if it
+    /// consists only of text; if it contains calls or is empty, that is an error.
     pub(super) async fn ask_model(
         &mut self,
         model: &dyn Model,

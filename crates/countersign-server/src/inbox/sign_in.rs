@@ -117,8 +117,9 @@ fn safe_path(next: Option<&str>) -> String {
         .to_owned()
 }
 
-/// Returns true for the path of a page of ours without special characters. Browsers drop tabs and line breaks, read `\`
-/// as `/` and resolve dot segments, so these are rejected, percent-encoded or not.
+/// Returns true if `path` belongs to one of the inbox's pages and contains only plain characters. Tabs, line breaks,
+/// `\` and dot segments are rejected, even percent-encoded, because browsers drop the first two, read `\` as `/` and
+/// resolve dot segments.
 fn is_own_path(path: &str) -> bool {
     let Some(rest) = path.strip_prefix('/') else {
         return false;

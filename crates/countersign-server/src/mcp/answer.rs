@@ -21,7 +21,7 @@ use super::upstreams::ERROR;
 use super::wire;
 use crate::why_held::why_held;
 
-/// Key in `_meta` under which each answer of ours carries machine-readable data.
+/// Key in `_meta` under which each answer of the gateway carries machine-readable data.
 const META: &str = "countersign/call";
 
 /// Error that replaces a server's result for which [`speaks_for_us`] is true.

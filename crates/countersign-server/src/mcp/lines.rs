@@ -34,7 +34,7 @@ pub struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Reads from this stream.
+    /// Creates a reader of messages from `source`.
     pub fn new(source: R) -> Lines<R> {
         Lines {
             source,

@@ -75,7 +75,7 @@ pub struct Relay {
     asked: Mutex<Forwarded>,
     /// The client's requests whose answers the gateway extends, and what it adds to each.
     lists: Mutex<HashMap<Id, Adds>>,
-    /// True if the server supports no tasks, so that all tasks are ours.
+    /// True if the server supports no tasks, so that all tasks are the gateway's.
     adds_tasks: AtomicBool,
     /// In-flight calls of this client.
     waiting: Mutex<HashMap<Id, Waiting>>,
@@ -394,17 +394,17 @@ impl Relay {
         }
     }
 
-    /// Creates an id for a request of ours; `None` if no random bytes are available.
+    /// Creates an id for a request of the gateway; `None` if no random bytes are available.
     pub(super) fn own_id(&self) -> Option<Id> {
         Id::unguessable(OWN)
     }
 
-    /// Registers where the answer to a request of ours goes.
+    /// Registers where the answer to a request that the gateway sent goes.
     pub(super) fn expects(&self, id: Id, answer: oneshot::Sender<Frame>) {
         lock(&self.questions).insert(id, answer);
     }
 
-    /// Stops waiting for the answer to a request of ours.
+    /// Stops waiting for the answer to a request that the gateway sent.
     pub(super) fn expects_no_more(&self, id: &Id) {
         lock(&self.questions).remove(id);
     }

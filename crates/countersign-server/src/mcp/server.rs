@@ -31,7 +31,7 @@ use crate::output;
 pub const OWN: &str = "countersign:";
 /// Reason given for a call that is not sent because its time limit is over.
 pub const LATE: &str = "its time was over before it could be sent";
-/// Time limit for one listing of ours, with all its pages.
+/// Time limit for one listing that the gateway requests, with all its pages.
 const LISTING: Duration = Duration::from_secs(10);
 /// Maximum number of pages of one listing.
 const MOST_PAGES: usize = 200;
@@ -182,12 +182,12 @@ impl Server {
         });
     }
 
-    /// Refuses new requests of ours. Earlier ones may still be answered.
+    /// Refuses new requests of the gateway. Earlier ones may still be answered.
     pub fn close(&self) {
         self.stage.send_replace(Stage::Gone);
     }
 
-    /// Marks the server as gone; requests of ours that wait for an answer fail.
+    /// Marks the server as gone; requests of the gateway that wait for an answer fail.
     pub fn gone(&self) {
         self.stage.send_replace(Stage::Gone);
         lock(&self.own).clear();
@@ -242,12 +242,12 @@ impl Server {
         None
     }
 
-    /// Sends a request of ours and waits for the answer without a time limit.
+    /// Sends a request of the gateway and waits for the answer without a time limit.
     pub async fn request(&self, method: &str, params: &str) -> Result<Frame, Lost> {
         self.exchange(method, params, None).await
     }
 
-    /// Sends a request of ours and waits for the answer. The request is not sent after the time limit, however long it
+    /// Sends a request of the gateway and waits for the answer. The request is not sent after the time limit, however long it
     /// was queued.
     pub async fn request_in_time(&self, method: &str, params: &str, limit: TimeLimit) -> Result<Frame, Lost> {
         self.exchange(method, params, Some(limit)).await
@@ -284,7 +284,7 @@ impl Server {
         }
     }
 
-    /// Fails every request of ours whose id occurs in these bytes. Returns false if there is none. Only this server
+    /// Fails every request of the gateway whose id occurs in these bytes. Returns false if there is none. Only this server
     /// knows the ids, so the bytes cannot end requests to another server.
     pub fn lost_in(&self, bad: &Bad, why: &str) -> bool {
         let mut own = lock(&self.own);
@@ -295,7 +295,8 @@ impl Server {
         !ids.is_empty()
     }
 
-    /// Fails a request of ours.
+    /// Completes the gateway's own pending request `id` with the error `why`. Does nothing if no such request is
+    /// pending.
     pub fn lost(&self, id: &Id, why: Lost) {
         if let Some(waiting) = lock(&self.own).remove(id) {
             let _ = waiting.send(Err(why));
@@ -383,7 +384,7 @@ impl Server {
         )))
     }
 
-    /// Returns the parameters of a listing of ours; the cursor is JSON.
+    /// Returns the parameters of a listing that the gateway requests; the cursor is JSON.
     pub fn listing(&self, cursor: Option<&str>) -> String {
         let cursor = cursor.map(|cursor| format!("\"cursor\":{cursor}"));
         let meta = self.meta().map(|meta| format!("\"_meta\":{{{meta}}}"));
@@ -397,7 +398,7 @@ impl Server {
     }
 }
 
-/// Returns true if a request id is one of ours.
+/// Returns true if a request id was made by the gateway.
 pub fn is_own(id: &Id) -> bool {
     let own = quote(OWN);
     id.as_json().starts_with(own.trim_end_matches('"'))
@@ -419,7 +420,7 @@ fn is_in_our_name(frame: &Frame) -> bool {
     }
 }
 
-/// Forgets a request of ours when dropped, because the caller no longer waits for the answer.
+/// Forgets a request of the gateway when dropped, because the caller no longer waits for the answer.
 struct Forget<'s> {
     server: &'s Server,
     id: Id,

@@ -167,7 +167,7 @@ impl TaskRequest {
 }
 
 impl Relay {
-    /// Answers a request about a task of ours. Returns false if the task is not ours.
+    /// Answers a request about a task of the gateway. Returns false if the task is not one.
     pub(super) fn about_task(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let named = pick(params, ["taskId"]).ok().and_then(|[id]| id);

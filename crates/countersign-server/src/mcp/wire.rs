@@ -60,7 +60,7 @@ pub fn missing_capability(id: &str, extension: &str) -> OneLine {
     raw_error(id, error.as_bytes())
 }
 
-/// Returns a request of ours; `params` is JSON.
+/// Returns a request that the gateway sends; `params` is JSON.
 pub fn request(id: &Id, method: &str, params: &str) -> OneLine {
     let (id, method) = (id.as_json(), quote(method));
     OneLine::new(format!(
@@ -68,7 +68,7 @@ pub fn request(id: &Id, method: &str, params: &str) -> OneLine {
     ))
 }
 
-/// Returns a notification of ours; `params` is JSON.
+/// Returns a notification that the gateway sends; `params` is JSON.
 pub fn notification(method: &str, params: &str) -> OneLine {
     let method = quote(method);
     OneLine::new(format!(

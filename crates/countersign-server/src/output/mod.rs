@@ -204,7 +204,7 @@ impl Output {
         }
     }
 
-    /// Prints a note with untrusted text after a label of ours.
+    /// Prints a note with untrusted text after our own label.
     pub fn notice_foreign(&mut self, code: &str, label: &str, text: &str) {
         match self.is_json {
             true => self.error_line(&json::notice(code, &format!("{label} {text}"))),

@@ -198,7 +198,7 @@ impl<R: Routes> Connection<R> {
             .header_read_timeout(HEADERS_WITHIN)
             .max_buf_size(LARGEST_HEAD)
             .serve_connection(io, service);
-        // A client that disconnects early is not an error of ours.
+        // A client that disconnects early is not an error of this service.
         let _ = self.watcher.watch(connection).await;
     }
 }

@@ -44,8 +44,9 @@ impl Default for ResponseCache {
 }
 
 impl ResponseCache {
-    /// Returns the response for an approval at `now`. `stamp` is the value of the store's change counter before the
-    /// approval was read.
+    /// Builds the response for an approval at `now` and caches it for [`again`](Self::again). `stamp` is the value of
+    /// the store's change counter before the approval was read; with `None`, nothing is cached. An approval whose
+    /// expiry is not yet recorded is not cached either.
     pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time, stamp: Option<u64>) -> Response {
         let bytes = match json::write(&view::approval(approval, policy, now)) {
             Ok(bytes) => Bytes::from(bytes),

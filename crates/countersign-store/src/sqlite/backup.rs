@@ -88,7 +88,8 @@ pub(super) fn create(from: &Path, to: &Path) -> Result<Backup, BackupError> {
     finished
 }
 
-/// Checks a backup against its checksum and with SQLite's integrity check.
+/// Checks that the file at `path` is an intact store and matches the checksum file next to it. Returns its size and
+/// checksum. Fails if the checksum file cannot be read.
 pub fn check_backup(path: &Path) -> Result<Backup, BackupError> {
     let checksum_file = checksum_path(path);
     let text = std::fs::read_to_string(&checksum_file).map_err(|error| failed(&checksum_file, &error))?;

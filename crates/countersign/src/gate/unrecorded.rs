@@ -66,8 +66,8 @@ impl Gate {
         lock(&self.unrecorded).outcomes.values().cloned().collect()
     }
 
-    /// Queues an outcome until it is recorded. The next call of the batch is not started together with the record,
-    /// because no process would run that call.
+    /// Queues an outcome and retries in the background until it is recorded. `start_next` is cleared, because nothing
+    /// would run the next call once the retry has started it.
     pub(super) fn keep_outcome(&self, finish: Finish) {
         let mut waiting = lock(&self.unrecorded);
         let finish = Finish {

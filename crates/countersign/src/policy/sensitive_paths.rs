@@ -408,7 +408,8 @@ impl Start {
         self
     }
 
-    /// Returns true if an absolute path ends at the home folder, ignoring wildcards at its end.
+    /// Returns true if `path` is absolute and names the home folder, ignoring wildcards at its end. Always false if the
+    /// host reported no unusual home folder.
     fn is_home(&self, path: &str) -> bool {
         let is_rooted = path.starts_with(['/', '\\']);
         let Some(home) = self.home.as_deref().filter(|_| is_rooted) else {

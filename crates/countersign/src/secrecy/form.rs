@@ -59,7 +59,7 @@ pub(super) fn forms(text: &str) -> Vec<Form> {
     forms
 }
 
-/// Returns the text as JSON, URLs and HTML write it, and in hex.
+/// Returns the text itself, its JSON, URL and HTML escapings, and its hex encoding unless that is too short.
 fn written(text: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([text.to_owned()]);
     let mut escaped = BTreeSet::new();

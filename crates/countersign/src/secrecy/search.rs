@@ -1,9 +1,9 @@
-//! One search for all written forms of all secrets.
+//! Finds every occurrence of a set of secrets in a text.
 //!
-//! Input: the texts of secrets, once; then any number of texts. Output: the places in a text where a secret is written:
-//! unchanged, in escapes, or as base64 or hex that is broken up by blanks. One pass looks for the beginnings of all
-//! forms at once, so that the time depends on the text's length and hardly on the number of secrets.
-//! Not here: marks; see [`with_marks`](super::decoded::with_marks).
+//! A [`Search`] is built once from the secrets and then used for any number of texts. It finds a secret as plain text,
+//! escaped, or encoded as base64 or hex, even if whitespace interrupts the encoding. Aho-Corasick automata look for the
+//! prefixes of all forms at once, so the time depends on the text's length and hardly on the number of secrets.
+//! [`with_marks`](super::decoded::with_marks) replaces what was found.
 
 use std::ops::Range;
 

@@ -270,7 +270,7 @@ pub fn shown(text: &str) -> String {
     one_line(&escape(text)).into_owned()
 }
 
-/// Escapes untrusted text for display, with its line breaks.
+/// Escapes untrusted text for display but keeps its line breaks. Text of too many lines is put on one line.
 pub fn shown_lines(text: &str) -> String {
     with_line_breaks(&escape(text)).into_owned()
 }

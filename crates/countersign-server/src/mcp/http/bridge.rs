@@ -156,8 +156,9 @@ impl Bridge {
         })
     }
 
-    /// Starts a session with a random name if `is_greeting`. Otherwise returns the session that this caller's requests
-    /// without a session share, and starts it if there is none.
+    /// If `is_greeting`, starts a session with a random name and returns that name, too, for the `Mcp-Session-Id`
+    /// header. Otherwise returns the caller's shared session, which serves its requests that name none, and starts it
+    /// if needed.
     fn begin(
         &self,
         endpoint: &Arc<Endpoint>,

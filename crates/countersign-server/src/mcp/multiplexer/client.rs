@@ -360,7 +360,7 @@ pub async fn refuse(asked: ClientRequest, code: i32, problem: String) -> Next<Ro
     Next::Done
 }
 
-/// Returns true if a request is about a built-in tool or a task of ours, which need no server.
+/// Returns true if a request is about a built-in tool or a task of the gateway, which need no server.
 fn is_for_us(asked: &ClientRequest) -> bool {
     let is_tool = asked
         .text("name")

@@ -23,7 +23,7 @@ impl Relay {
         line
     }
 
-    /// Returns true if the server has no tasks of its own, so that all tasks are ours.
+    /// Returns true if the server has no tasks of its own, so that all tasks are the gateway's.
     pub(in crate::mcp) fn adds_tasks(&self) -> bool {
         self.adds_tasks.load(Ordering::Relaxed)
     }
@@ -76,7 +76,7 @@ impl Relay {
         }
     }
 
-    /// Returns a tool as the client gets it: as listed, or with a note of ours if the policy pins another definition;
+    /// Returns a tool as the client gets it: as listed, or with a note of the gateway if the policy pins another definition;
     /// `None` if it is left out.
     pub(in crate::mcp) fn shown<'t>(
         &self,

@@ -26,7 +26,8 @@ fn over(n: u64) -> Propose {
     }
 }
 
-/// A start that read the content `found`. `n` is the number of the permit and of the replacement proposal.
+/// Returns a start whose snapshot check read the content `found`. `n` is the number of the permit; the replacement is
+/// proposal `1000 + n`.
 fn start_over(approval: &SharedApproval, position: u8, n: u64, found: &str) -> Start {
     let found = sample::snapshot(found);
     let replacement = Propose {
