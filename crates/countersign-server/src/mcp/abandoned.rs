@@ -1,8 +1,8 @@
 //! Open calls whose server process or gateway has ended (X77).
 //!
-//! Input: open approvals in the store. Output: a call that runs here, if the operator declared its server stateless
-//! (`resume`); otherwise the call ends as not run, with the reason. A stateful server is never replaced without its
-//! client's knowledge, so a held call runs in the process it was proposed to, or not at all.
+//! If the operator declared the server stateless (`resume`), such a call runs here; otherwise it ends as not run, with
+//! the reason. A stateful server is never replaced without its client's knowledge, so a held call runs in the process
+//! it was proposed to, or not at all.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -245,7 +245,7 @@ impl Gateway {
     }
 }
 
-/// Origin of another process's call that will run at `server` instead.
+/// Returns the origin of another process's call that will run at `server` instead.
 fn taken_over(server: &Arc<Server>, approval: &Approval) -> Origin {
     Origin {
         server: server.clone(),

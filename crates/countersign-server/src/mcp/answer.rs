@@ -31,15 +31,15 @@ pub const SPOKE_FOR_US: &str =
 const OURS: &str = "countersign";
 
 /// Returns true if a server's result would be taken for this gateway's own: by a key in `_meta`, or because it names
-/// one of our tasks.
+/// one of the gateway's tasks.
 pub fn speaks_for_us(result: &[u8]) -> bool {
-    // Fast path: most results contain neither our name nor an escape that could spell it.
+    // Fast path: most results contain neither the gateway's name nor an escape that could spell it.
     let has = |part: &[u8]| memchr::memmem::find(result, part).is_some();
     if !has(OURS.as_bytes()) && !has(b"\\u00") {
         return false;
     }
     let Ok([meta, task, own]) = pick(result, ["_meta", "task", "taskId"]) else {
-        // A name is repeated or written in another case, so some parser may find a name of ours there.
+        // A name is repeated or written in another case, so some parser may find one of the gateway's names there.
         return result.trim_ascii_start().starts_with(b"{");
     };
     let named = meta
@@ -51,7 +51,8 @@ pub fn speaks_for_us(result: &[u8]) -> bool {
     is_named || own.is_some_and(is_our_id) || task.is_some_and(|task| is_our_task(task.get().as_bytes()))
 }
 
-/// Returns true if an object of a server, such as a task or the parameters of a notification, names one of our tasks.
+/// Returns true if an object of a server, such as a task or the parameters of a notification, names one of the
+/// gateway's tasks.
 pub fn is_our_task(object: &[u8]) -> bool {
     match pick(object, ["taskId"]) {
         Ok([id]) => id.is_some_and(is_our_id),
@@ -71,12 +72,12 @@ pub struct Form {
     pub id: String,
     /// Whether the protocol version is 2026-07-28 or later, whose results carry `resultType`.
     pub is_modern: bool,
-    /// Whether the tool declares an output schema, which our own answers do not fit.
+    /// Whether the tool declares an output schema, which the gateway's own answers do not fit.
     pub has_schema: bool,
 }
 
 impl Form {
-    /// Returns a result of our own with one text block.
+    /// Returns a result of the gateway with one text block.
     pub fn text(&self, text: &str, is_error: bool) -> OneLine {
         self.result(text, is_error, "")
     }
@@ -206,8 +207,8 @@ impl Form {
     }
 }
 
-/// Returns what the model has to know beside the result: the person's comment, and that arguments were changed. Without
-/// it, the model would believe that its own arguments ran.
+/// Returns what the model has to know beside the result: the person's comment, and that arguments were changed; `None`
+/// if there is neither. Without it, the model would believe that its own arguments ran.
 fn note(approval: &Approval, call: &Call) -> Option<String> {
     let decision = approval.decision.as_ref();
     let comment = decision.and_then(|decision| decision.comment.as_deref());

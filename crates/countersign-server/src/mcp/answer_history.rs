@@ -1,9 +1,9 @@
 //! Answer history: what servers answered a client, so that a card can say which of a call's values occur in those
 //! answers.
 //!
-//! Input: requests that are answered with text, and their answers as they are forwarded. Output: a conversation without
-//! the person's words, which never pass through the gateway. Not here: persistence, and trust. Anything a server
-//! answers may have been written by strangers.
+//! Answers are recorded as they are forwarded. The result is a conversation without the person's words, which never
+//! pass through the gateway. The history is kept in memory only. Answers are not trusted: anything a server answers may
+//! have been written by strangers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -25,8 +25,8 @@ pub const LARGEST: usize = 256 * 1024;
 /// Maximum number of requests that wait for an answer.
 const MOST_ASKED: usize = 1000;
 
-/// Records what a client has seen, for provenance: the open requests to one server, and the history of answers, which all
-/// servers of the same client share.
+/// Records what a client has seen, for provenance: the open requests to one server, and the history of answers, which
+/// all servers of the same client share.
 #[derive(Default)]
 pub struct Seen {
     asked: Mutex<HashMap<Id, AwaitedAnswer>>,

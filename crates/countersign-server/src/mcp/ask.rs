@@ -68,7 +68,7 @@ impl Relay {
         ask_client.covers(call.terms.effect, call.terms.risk())
     }
 
-    /// Writes the question. Returns `None` if the text is longer than a client is sure to show, or if the card's
+    /// Builds the question. Returns `None` if the text is longer than a client is sure to show, or if the card's
     /// concerns cannot be read from the store.
     async fn written(&self, approval: &Approval) -> Option<Question> {
         let call = approval.calls.first()?;
@@ -120,7 +120,8 @@ impl Relay {
         self.decide(approval, question.card.clone(), said).await;
     }
 
-    /// Records the decision in an answer. `card` is the card that the question showed.
+    /// Records the decision that an answer contains, if any and if the settings allow it. `card` is the card that the
+    /// question showed. A refusal or failure is only logged.
     pub(super) async fn decide(&self, approval: &Approval, card: WholeCard, said: ElicitationAnswer) {
         let (verdict, comment) = match said {
             ElicitationAnswer::Allow => (Verdict::Approve, None),

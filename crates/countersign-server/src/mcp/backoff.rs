@@ -1,7 +1,7 @@
 //! Backoff for servers that end by themselves again and again.
 //!
-//! Input: how long a server had run when it ended by itself. Output: how long to wait before it is started again. The
-//! first restart is immediate; the wait before each further one doubles, until the server has run for a while.
+//! The first restart is immediate. The wait before each further one doubles, up to a limit, until the server has run
+//! for a while.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Upper limit of the wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A server that ran this long counts as working: its end is the first in a row again.
+/// A server that ran this long counts as working, so its end counts as the first in a row again.
 const WORKED: Duration = Duration::from_secs(60);
 
 /// Delays the restart of servers that fail repeatedly. Counts consecutive failures per key (a caller or the name of a

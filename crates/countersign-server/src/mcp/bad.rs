@@ -1,7 +1,7 @@
 //! Bytes that are not a valid message: why, and which request they seem to belong to.
 //!
-//! Input: bytes that the strict parser rejected. Output: the request ids found in them, so that a waiting caller learns
-//! that no answer will come. The ids only end waits and name requests in errors; nothing is forwarded because of them.
+//! Bytes that the strict parser rejected are searched for request ids, so that a waiting caller learns that no answer
+//! will come. The ids only end waits and name requests in errors; nothing is forwarded because of them.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub struct LenientReading {
 }
 
 impl Bad {
-    /// Keeps the reason and the first `LOOKED_AT` bytes.
+    /// Creates the error from its reason and the first `LOOKED_AT` bytes.
     pub fn new(problem: Unreadable, bytes: Bytes) -> Bad {
         let bytes = bytes.slice(..bytes.len().min(LOOKED_AT));
         Bad { problem, bytes }

@@ -24,12 +24,13 @@ const APPROVE: &str = "countersign_approve";
 /// How long a permission prompt waits for a decision; after that the answer is no. Clients have limits of their own.
 const PROMPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Returns true if a tool is a built-in one.
+/// Returns true if a tool's name is reserved for built-in tools.
 pub fn is_own(tool: &str) -> bool {
     tool.starts_with(PREFIX)
 }
 
-/// Returns the definitions of the built-in tools, as JSON items of a list.
+/// Returns the definitions of the built-in tools, as JSON items of a list without its brackets. The tool for permission
+/// prompts is included if `with_approve`.
 pub fn definitions(with_approve: bool) -> String {
     let wait = json!({
         "name": WAIT,

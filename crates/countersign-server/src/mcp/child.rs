@@ -54,14 +54,14 @@ pub struct Limit {
 }
 
 impl Default for Limit {
-    /// Sets no limit.
+    /// Creates a limit that is never exceeded.
     fn default() -> Limit {
         Limit::bytes(u64::MAX)
     }
 }
 
 impl Limit {
-    /// Limits the total to `bytes`.
+    /// Creates a limit of `bytes` in total.
     pub fn bytes(bytes: u64) -> Limit {
         Limit {
             bytes,
@@ -113,7 +113,7 @@ pub struct Launch {
     pub words: Vec<String>,
     /// Extra environment variables, with their values.
     pub env: Vec<(String, String)>,
-    /// Names of our environment variables that are passed on in addition to the usual ones.
+    /// Names of the gateway's environment variables that are passed on in addition to the usual ones.
     pub pass_env: Vec<String>,
     /// Maximum number of bytes that the server may send.
     pub limit: Limit,

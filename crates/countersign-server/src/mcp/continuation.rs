@@ -1,9 +1,8 @@
 //! Approved calls that the server answered with a question of its own. The client may continue such a call once with
 //! the answer, without another approval.
 //!
-//! Input: results of approved calls, with the `requestState` of the server's question. Output: whether a later call
-//! with such a state continues one of them. Nothing is stored: after a restart of the gateway the call needs a new
-//! approval.
+//! A later call continues such a call if it has the `requestState` of the server's question, the same tool and the same
+//! arguments. Nothing is stored: after a restart of the gateway the call needs a new approval.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,8 +1,7 @@
 //! Strict parser for one JSON-RPC message, which finds the byte ranges of its members.
 //!
-//! Input: the bytes of one message, from a client or a server. Output: the kind of message, its id and the ranges of
-//! its members, in bytes without line breaks. Not here: a parsed form that could be serialized again. Messages are
-//! forwarded as bytes.
+//! The result is the kind of message, its id and the ranges of its members, in bytes without line breaks. There is no
+//! parsed form that could be serialized again, because messages are forwarded as bytes.
 //!
 //! Anything that two parsers might read differently is rejected: duplicate members at any depth, members whose name
 //! differs from a known one only in case, invalid UTF-8, ids that are not exact integers in every parser, and JSON-RPC
@@ -88,7 +87,7 @@ impl Id {
         Some(Id::own(&format!("{prefix}{:032x}", u128::from_be_bytes(random))))
     }
 
-    /// Creates the id of a request that the gateway itself sends.
+    /// Creates the id of a request that the gateway itself sends, from the plain text of the id.
     pub fn own(text: &str) -> Id {
         Id(quote(text).into())
     }

@@ -1,7 +1,7 @@
 //! State shared by all clients of a gateway: the gate, the servers and the open calls.
 //!
-//! Input: tool calls. Output: whether each passes, is forbidden or is held; a repeated call joins the one that is open.
-//! Approved calls are run from here, whether or not a client still waits.
+//! Each tool call passes, is forbidden or is held; a repeated call joins the one that is open. Approved calls are run
+//! from here, whether or not a client still waits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -95,7 +95,7 @@ pub struct ToolCallRequest {
     pub tool: String,
     /// Exact argument bytes.
     pub arguments: Arc<[u8]>,
-    /// The hash of the tool's definition.
+    /// The hash of the tool's definition; `None` if the definition is unknown or ambiguous.
     pub definition: Option<Hash>,
     /// The folder that the call runs in, and the targets of symbolic links in its arguments; `None` if the server is on
     /// another machine or links cannot change the ruling.
@@ -377,7 +377,8 @@ impl Gateway {
         self.gate.store().put_entry(entry).await.map(drop)
     }
 
-    /// Waits in the background for the decision and runs the call if it is approved.
+    /// Waits in the background for the decision and runs the call if it is approved. If the approval is followed
+    /// already, only its origin is updated.
     pub fn follow(self: &Arc<Self>, approval: &Approval, origin: Origin) {
         let id = approval.id;
         self.upstreams.remember(id, origin);

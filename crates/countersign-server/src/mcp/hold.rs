@@ -1,8 +1,8 @@
 //! Waits for the decision on a held call, for as long as the client can wait for an answer.
 //!
-//! Input: a held call. Output: one answer, which reports how the call ended or that it is still pending. The end of the
-//! wait decides nothing: a call that is approved later still runs, and a client that repeats the call gets its result.
-//! A call of a tool with an argument `confirmed` does not wait: its client asks the person, and repeats the call with
+//! Each held call gets one answer, which reports how the call ended or that it is still pending. The end of the wait
+//! decides nothing: a call that is approved later still runs, and a client that repeats the call gets its result. A
+//! call of a tool with an argument `confirmed` does not wait: its client asks the person, and repeats the call with
 //! `confirmed: true`.
 
 use std::sync::Arc;
@@ -154,8 +154,8 @@ impl Relay {
     pub(super) async fn waited(&self, form: &Form, waited: Result<Waited, StoreError>) -> OneLine {
         match waited {
             Ok(Waited::Done(approval)) => {
-                // Record this before answering: if we crash in between, a person is asked again, and the agent never
-                // gets an old answer to a new call.
+                // Record this before answering: if the gateway crashes in between, a person is asked again, and the
+                // agent never gets an old answer to a new call.
                 if let Err(error) = self.gateway.mark_answered(approval.id).await {
                     tracing::warn!(id = %approval.id, "cannot note that the client was told: {error}");
                 }

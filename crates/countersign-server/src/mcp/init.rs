@@ -1,8 +1,7 @@
 //! `policy init`: makes a draft policy from the tools that a server lists.
 //!
-//! Input: a server's command or address, or a file of servers. Output: a policy that names each tool and pins its whole
-//! definition. The server's own statements about its tools are untrusted and become comments; only
-//! `--trust-annotations` uses them.
+//! The servers are given by a command, an address or a file. The policy names each tool and pins its whole definition.
+//! The server's own statements about its tools are untrusted and become comments; only `--trust-annotations` uses them.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -37,7 +36,8 @@ const MOST_SENT: u64 = 8 * 1024 * 1024;
 const LONGEST_REMARK: usize = 300;
 /// Maximum number of arguments per tool that the draft suggests as `places` (paths that the policy compares).
 const MOST_PLACES: usize = 20;
-/// Capabilities that we claim, so that servers also list tools that they offer only to capable clients.
+/// Parameters of `initialize`. They claim many capabilities, so that servers also list tools that they offer only to
+/// capable clients.
 const GREETING: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"countersign","version":"1"}}"#;
 const MODERN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"countersign","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{},"roots":{}}"#;
 
@@ -181,7 +181,7 @@ async fn tools_of(
     }
 }
 
-/// Prints at intervals which server we wait for.
+/// Prints at intervals which server is being waited for. Never returns.
 async fn report_waiting(server: &str, limit: Duration) -> Infallible {
     let began = Instant::now();
     loop {

@@ -1,8 +1,8 @@
 //! Leases: which gateway a held call belongs to, and whether that gateway is alive (X77).
 //!
-//! Input: a server that was started or connected to, named as the session in every proposal. Output: whether the
-//! gateway of a session is alive. Each gateway has one entry in the store and renews it by heartbeat, so calls cost no
-//! extra write. Not here: what happens to calls of dead gateways; see `abandoned`.
+//! Every proposal names a server of its gateway as its session, so the gateway of a call can be found. Each gateway has
+//! one entry in the store and renews it by heartbeat, so calls cost no extra write. Calls of dead gateways are handled
+//! in `abandoned`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::policy::record::{self, Change};
 pub const LEASE: Duration = Duration::from_secs(15);
 /// How long the store keeps the record that a gateway has ended cleanly.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Key prefix of leases in the registry.
+/// Prefix of the keys of leases in the store's registry.
 const PLACE: &str = "mcp/gateway/";
 /// Prefix of session names made by gateways.
 const PREFIX: &str = "mcp:";
@@ -47,7 +47,7 @@ pub enum Standing {
     Alive,
     /// The lease has lapsed. The gateway's machine, or this one too, may have been asleep.
     Silent,
-    /// The gateway has ended, or its lease stayed lapsed for a full lease length while we were awake.
+    /// The gateway has ended, or its lease stayed lapsed for a full lease length while this machine was awake.
     Dead,
 }
 

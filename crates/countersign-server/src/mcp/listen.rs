@@ -1,6 +1,6 @@
 //! Serves MCP clients over streamable HTTP on the loopback interface.
 //!
-//! Not here: TLS and remote clients. The service has both; see `serve`.
+//! TLS and remote clients are not supported here; `countersign serve` supports both.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

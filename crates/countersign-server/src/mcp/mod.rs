@@ -1,8 +1,8 @@
 //! The MCP gateway between one client and the MCP servers it uses.
 //!
-//! Input: JSON-RPC messages from both sides, as bytes. Output: the same bytes, forwarded to the other side. A tool call
-//! is forwarded at once or waits for a person; an approved call is sent by the gateway, once, with the argument bytes
-//! from the store. Not here: typed messages for forwarding, which would drop members they do not know.
+//! Messages of both sides are read as bytes and forwarded as the same bytes. They are not converted to typed messages,
+//! which would drop members they do not know. A tool call is forwarded at once or waits for a person; an approved call
+//! is sent by the gateway, once, with the argument bytes from the store.
 //!
 //! `frame` parses every message strictly and rejects what it cannot parse. `one_line` is the only type that can be
 //! sent. `relay` forwards messages, `gateway` proposes calls to the gate, `hold` waits for a decision, `upstreams` runs
@@ -81,7 +81,7 @@ use upstreams::Upstreams;
 
 /// How long the client has to read the last messages before the process exits.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// How often to check for open calls after the client has disconnected.
+/// How often to check for open approvals after the client has disconnected.
 const LOOKS: Duration = Duration::from_millis(50);
 /// Agent name when `--agent` is not given.
 const AGENT: &str = "mcp";
@@ -172,8 +172,8 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     }
 }
 
-/// Forwards messages between our standard input and output and the servers, until either side ends or a signal stops
-/// us.
+/// Forwards messages between standard input and output and the servers, until either side ends or a signal arrives.
+/// After the client disconnects, open approvals are waited for. Returns an error if the store failed.
 async fn between<C, S>(
     gateway: &Gateway,
     clients: impl FnOnce(Lines<Pin<Box<dyn AsyncRead + Send>>>, Back) -> C,
@@ -202,7 +202,7 @@ where
     let gone = async {
         clients.await;
         left().await;
-        // Calls approved after the client disconnects still run, unless a signal stops us or the server ends.
+        // Calls approved after the client disconnects still run, unless a signal arrives or the server ends.
         wait_until_no_approval_is_open(gateway).await;
     };
     tokio::select! {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 const LAUNCHERS: [&str; 12] = [
     "npx", "bunx", "pnpx", "uvx", "uv", "pipx", "node", "bun", "deno", "python", "python3", "docker",
 ];
-/// Maximum length of a server's name, which leaves room for the tool's name after it.
+/// Maximum length of a server's name in bytes, which leaves room for the tool's name after it.
 const LONGEST: usize = 40;
 
 /// Returns the given name, or one derived from the command. Fails if the name is too long, is empty or has characters

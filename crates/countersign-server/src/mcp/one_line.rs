@@ -1,8 +1,8 @@
 //! An outgoing message: JSON without any line break.
 //!
-//! Input: bytes that the strict parser in `frame` accepted, or text that we wrote. Output: the same JSON without any
-//! character at which a reader could end a line. Everything that sends to a client or a server takes this type, so raw
-//! lines cannot be sent.
+//! Its bytes were accepted by the strict parser in `frame` or composed by the gateway, and contain no character at
+//! which a reader could end a line. Everything that sends to a client or a server takes this type, so raw lines cannot
+//! be sent.
 //!
 //! MCP over stdio ends a message with a line feed, but readers end lines at more characters: text mode in Python at CR,
 //! `readline` in Node.js at U+2028 and U+2029, `str.splitlines` also at VT, FF, FS, GS, RS and U+0085. In JSON, a

@@ -1,6 +1,6 @@
 //! Arguments that a tool's definition also wants in HTTP headers (`x-mcp-header`, protocol version 2026-07-28).
 //!
-//! Input: a definition, and later a call. Output: the headers to send with the call. They are made from the arguments
+//! A tool's definition names the arguments; each call then gets the headers for them. They are made from the arguments
 //! that are really sent, even if a person edited these or they were stored over a restart.
 
 use std::sync::Arc;

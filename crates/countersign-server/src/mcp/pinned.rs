@@ -1,15 +1,16 @@
 //! Selects the tool definitions that a client sees: if a policy pins definitions, only those a person has read (X79).
 //!
-//! Input: a tool as a server lists it, to us or to the client. Output: the same bytes, or the tool's name with a note
-//! of ours in place of everything else. Every list is compared on its way to the client, so a server gains nothing by
-//! showing us a different list. Not here: rulings. Calls of such a tool are held, whatever the client was shown.
+//! A tool is shown with the bytes that the server listed, or with its name and a note of the gateway in place of
+//! everything else. Every list is compared on its way to the client, so a server gains nothing by sending the gateway
+//! and the client different lists. This module does not rule on calls: calls of such a tool are held, whatever the
+//! client was shown.
 
 use countersign::hash::Hash;
 use countersign::policy::Policy;
 
 use super::frame::quote;
 
-/// Maximum length of a tool's name in bytes, if the policy does not list the tool.
+/// Maximum length in bytes of the name of a tool that the policy does not list. A tool with a longer name is left out.
 const LONGEST_NAME: usize = 128;
 const CHANGED: &str = "Its definition is not the one that the policy pins, so it is not shown here, and a person is asked about each call.";
 const NEW: &str =
@@ -49,7 +50,7 @@ fn noted(tool: &str, note: &str) -> String {
     )
 }
 
-/// Returns true if a tool's name follows the protocol's rules.
+/// Returns true if a tool's name has at most [`LONGEST_NAME`] bytes and only the characters that the protocol allows.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
     (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_plain)

@@ -1,7 +1,7 @@
 //! Forwards messages between one client and one server, unchanged except for tool calls and some lists.
 //!
-//! Input: messages from both sides. Output: the same bytes for the other side, lists with our built-in tools added, and
-//! one answer for each held call. Not here: the transport.
+//! The built-in tools are added to lists, and each held call gets one answer. Transports are elsewhere: messages come
+//! in parsed and leave as [`OneLine`].
 
 mod forwarded;
 mod lists;
@@ -47,7 +47,7 @@ pub type Back = mpsc::Sender<OneLine>;
 pub enum Next<T = OneLine> {
     /// Send this to the server.
     Send(T),
-    /// Send nothing: the message was answered, or will be.
+    /// Send nothing: the gateway has handled the message, or will answer it.
     Done,
     /// Resolves later to the message to send to the server, if any.
     Later(BoxFuture<'static, Option<T>>),
@@ -87,7 +87,7 @@ pub struct Relay {
     passed: Mutex<HashMap<Id, (CallId, PermitToken)>>,
     /// Earlier answers of servers to the client, from which the provenance of later arguments is found.
     pub seen: Arc<Seen>,
-    /// Our own requests to the client that have no answer yet.
+    /// Requests of the gateway to the client that have no answer yet.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
 
@@ -108,7 +108,7 @@ pub struct InFlightCall {
     pub back: Back,
     /// Cancelled when the client no longer wants an answer.
     pub cancelled: CancellationToken,
-    /// Whether the client expects to be told at once to ask a person: the tool declares an argument `confirmed`, and
+    /// Whether the answer is to tell the client at once to ask a person: the tool declares an argument `confirmed`, and
     /// the call does not set it.
     pub asks_first: bool,
 }
@@ -127,7 +127,7 @@ pub struct Who {
     pub agent: Agent,
     /// Whether `agent` is the name to use. If false, the name that the client gives itself is preferred.
     pub is_named: bool,
-    /// Credential of the caller.
+    /// The caller's credential, or the person who started the process.
     pub requester: Person,
     /// Person the caller acts for.
     pub on_behalf_of: Option<Person>,
@@ -169,8 +169,8 @@ impl Relay {
         }
     }
 
-    /// Uses `seen` as the answer history, which is shared with the client's other servers: an answer of one server may
-    /// be used in a call to another.
+    /// Uses `seen` as the answer history. It is shared with the client's other servers, because an answer of one server
+    /// may be used in a call to another.
     pub fn with_seen(self, seen: Seen) -> Relay {
         Relay {
             seen: Arc::new(seen),
@@ -178,7 +178,7 @@ impl Relay {
         }
     }
 
-    /// Handles a message from the client. Returns what to send to the server; our own answers go to `back`.
+    /// Handles a message from the client. Returns what to send to the server. Answers of the gateway go to `back`.
     pub async fn hear_client(self: &Arc<Self>, read: Read, back: &Back) -> Next {
         let frame = match read {
             Ok(frame) => frame,
@@ -282,8 +282,8 @@ impl Relay {
             // An error about an unreadable message names no request.
             Kind::Response { id } if id.as_json() == "null" => {}
             Kind::Response { id } => {
-                // The id has to be exact: some clients take `"1"` for 1, and would then read a tool list that we did
-                // not check.
+                // The id has to be exact: some clients take `"1"` for 1, and would then read a tool list that the
+                // gateway did not check.
                 let Some(others) = lock(&self.forwarded).take_one(id) else {
                     let name = &self.server.name;
                     output::print_to_stderr(&format!(
@@ -383,7 +383,8 @@ impl Relay {
         self.answers.wait().await;
     }
 
-    /// Delivers the client's answer to a request of ours. Responses with our ids never go to the server.
+    /// Delivers the client's answer to a request of the gateway. Responses with the gateway's ids never go to the
+    /// server.
     fn answered(&self, frame: Frame) {
         let question = match &frame.kind {
             Kind::Response { id } => lock(&self.questions).remove(id),
@@ -447,7 +448,7 @@ impl Relay {
         };
     }
 
-    /// Creates a call request by this client.
+    /// Creates a call request in the name of this client, without a tool definition and a working folder.
     pub fn request(&self, tool: String, arguments: Arc<[u8]>) -> ToolCallRequest {
         ToolCallRequest {
             agent: self.agent(),

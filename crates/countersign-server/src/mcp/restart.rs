@@ -1,9 +1,9 @@
 //! A single stdio server that is started again after it ended by itself (X80).
 //!
-//! Input: the client's messages. Output: the relay of the current process. Open requests to the old process get an
-//! error, its held calls end as unknown or not run (`abandoned`), and the next request starts a new process with the
-//! client's `initialize`. The first tool call after that gets an error and is not sent, because the state that the old
-//! process kept in memory is gone.
+//! Client messages go to the relay of the current process. When a process ends, open requests to it get an error and
+//! its held calls end as unknown or not run (`abandoned`). The next request starts a new process with the client's
+//! `initialize`. The first tool call after that gets an error and is not sent, because the state that the old process
+//! kept in memory is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ use crate::output;
 
 /// How long a restarted server may take to answer `initialize`.
 const GREETS_WITHIN: Duration = Duration::from_secs(10);
-/// Backoff key: there is only one server, so it needs no name.
+/// Key for [`Backoff`]; there is only one server, so it needs no name.
 const WHOSE: &str = "";
 /// Error for the first tool call after a restart.
 pub const STARTED_AGAIN: &str = "not sent: the server had ended and was started again, so what it kept in memory is gone; make the \
@@ -56,7 +56,7 @@ struct State {
     relay: Arc<Relay>,
     child: Option<Child>,
     began: Instant,
-    /// Exit code of the last process, if that process ended by itself.
+    /// Resolves to the exit code of the last process that ended; `None` if none has ended yet.
     ended: Option<JoinHandle<Exit>>,
 }
 
@@ -153,13 +153,13 @@ impl Restarting {
         }
     }
 
-    /// Handles the client's disconnection. Returns once all answers have been sent.
+    /// Handles the client's disconnection: no server is started after it. Returns once all answers have been sent.
     pub async fn client_left(&self) {
         self.is_over.cancel();
         self.current().client_left().await;
     }
 
-    /// Ends the server and returns its exit code.
+    /// Ends the server, if it still runs, and returns the exit code of its last process.
     pub async fn end(&self) -> Exit {
         self.is_over.cancel();
         let (child, ended) = {

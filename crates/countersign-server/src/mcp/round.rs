@@ -1,9 +1,9 @@
 //! Asks the person at a client that cannot receive requests: the call is answered with `input_required`, and the client
 //! repeats the call with the answer.
 //!
-//! Input: a held call of such a client, with or without an answer. Output: the question with a state that names the
-//! approval, or a recorded decision. The state is a random token, stored as a hash: it works once, for this approval,
-//! the same caller and the same bytes, and also after a restart.
+//! The first answer contains the question and a state that names the approval; the repeated call carries that state and
+//! the person's answer, which is recorded as a decision. The state is a random token, stored as a hash: it works once,
+//! for this approval, the same caller and the same bytes, and also after a restart.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use super::wire;
 
 /// Prefix of `requestState` values that the gateway issues, which distinguishes them from those of servers.
 const PREFIX: &str = "countersign:";
-/// Key of our question in `inputRequests`.
+/// Key of the gateway's question in `inputRequests`.
 const QUESTION: &str = "countersign";
 
 /// Next step for a held call.
@@ -44,7 +44,8 @@ pub fn is_ours(state: &str) -> bool {
 }
 
 impl Relay {
-    /// Asks the question, or records the answer that the call carries.
+    /// Asks the question, or records the answer that the call carries. If the store fails, the call is answered with an
+    /// error.
     pub(super) async fn round(&self, in_flight: &InFlightCall, approval: &SharedApproval) -> Round {
         let form = &in_flight.form;
         let given = in_flight.call.state.as_deref().filter(|state| is_ours(state));
@@ -116,7 +117,8 @@ impl Relay {
         approval.is_some_and(|approval| is_same(request, &approval))
     }
 
-    /// Creates a one-time state that identifies the card shown in the question.
+    /// Creates a one-time `requestState` that identifies the card shown in the question, and stores it until
+    /// `expires_at`.
     async fn new_state(&self, card: &WholeCard, expires_at: Time) -> Result<String, StoreError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| {

@@ -1,7 +1,8 @@
-//! An upstream server: sending to it, our own requests to it, and its tools as it lists them.
+//! An upstream server: sends messages to it, makes the gateway's own requests to it, and remembers the tools that it
+//! lists.
 //!
-//! Input: messages for the server, and all messages from it. Output: the answers to our own requests; everything else
-//! is for the client. Not here: which calls are gated.
+//! All messages from the server pass through here. Answers to the gateway's own requests are kept; everything else is
+//! for the client. This module does not decide which calls are gated.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +28,7 @@ use crate::links::StartFolders;
 use crate::mcp::lock;
 use crate::output;
 
-/// Prefix of our request ids; clients and servers may not use it.
+/// Prefix of the gateway's request ids, which clients and servers may not use.
 pub const OWN: &str = "countersign:";
 /// Reason given for a call that is not sent because its time limit is over.
 pub const LATE: &str = "its time was over before it could be sent";
@@ -109,7 +110,7 @@ pub struct Pages {
     pub rest: Vec<(String, Box<RawValue>)>,
 }
 
-/// An upstream server: its transport, its tools and our open requests to it.
+/// An upstream server: its transport, its tools and the gateway's open requests to it.
 pub struct Server {
     /// Name in the policy and on cards; with several servers, also the prefix that the client sees.
     pub name: String,
@@ -120,7 +121,8 @@ pub struct Server {
     upstream: Box<dyn Upstream>,
     own: Mutex<HashMap<Id, oneshot::Sender<Result<Frame, Lost>>>>,
     stage: watch::Sender<Stage>,
-    /// Protocol members of the client's `_meta`, for our own requests; `None` if the client used `initialize`.
+    /// Protocol members of the client's `_meta`, for the gateway's own requests; `None` if the client used
+    /// `initialize`.
     meta: Mutex<Option<Arc<str>>>,
 }
 
@@ -150,7 +152,7 @@ impl Server {
         }
     }
 
-    /// Sends a message, with the arguments that its tool wants in headers.
+    /// Sends a message. On transports with headers, arguments that the tool wants in headers are added as headers.
     pub async fn send(&self, frame: OneLine) -> Result<(), Gone> {
         match self.upstream.has_headers() {
             true => {
@@ -161,7 +163,7 @@ impl Server {
         }
     }
 
-    /// Sets the headers of our messages, on transports that have headers.
+    /// Sets the headers of all later messages, on transports that have headers.
     pub fn set_headers(&self, headers: Vec<(HeaderName, HeaderValue)>) {
         self.upstream.set_headers(headers);
     }
@@ -182,7 +184,7 @@ impl Server {
         });
     }
 
-    /// Refuses new requests of the gateway. Earlier ones may still be answered.
+    /// Makes new requests of the gateway to this server fail. Earlier ones may still be answered.
     pub fn close(&self) {
         self.stage.send_replace(Stage::Gone);
     }
@@ -209,20 +211,21 @@ impl Server {
         reached.is_ok_and(|stage| *stage == Stage::Ready)
     }
 
-    /// Remembers the protocol members of the client's `_meta`, for our own requests, and marks the server as ready.
+    /// Remembers the protocol members of the client's `_meta`, for the gateway's own requests, and marks the server as
+    /// ready.
     pub fn speaks(&self, meta: Arc<str>) {
         *lock(&self.meta) = Some(meta);
         self.mark_greeted();
     }
 
-    /// Returns the protocol members of `_meta` for our requests; `None` if the client used `initialize`.
+    /// Returns the protocol members of `_meta` for the gateway's requests; `None` if the client used `initialize`.
     pub fn meta(&self) -> Option<Arc<str>> {
         lock(&self.meta).clone()
     }
 
-    /// Handles a response to one of our requests, for which it returns `None`, and returns any other message. A request
-    /// of the server under one of our ids is dropped, because the client's answer to it would be taken for an answer to
-    /// our request (X14).
+    /// Delivers a response to one of the gateway's requests, for which it returns `None`, and returns any other
+    /// message. A request of the server under one of the gateway's ids is dropped, because the client's answer to it
+    /// would be taken for an answer to the gateway's request (X14).
     pub fn take_own(&self, frame: Frame) -> Option<Frame> {
         let id = match &frame.kind {
             Kind::Response { id } if is_own(id) => id,
@@ -247,8 +250,8 @@ impl Server {
         self.exchange(method, params, None).await
     }
 
-    /// Sends a request of the gateway and waits for the answer. The request is not sent after the time limit, however long it
-    /// was queued.
+    /// Sends a request of the gateway and waits for the answer. The request is not sent after the time limit, however
+    /// long it was queued.
     pub async fn request_in_time(&self, method: &str, params: &str, limit: TimeLimit) -> Result<Frame, Lost> {
         self.exchange(method, params, Some(limit)).await
     }
@@ -284,8 +287,8 @@ impl Server {
         }
     }
 
-    /// Fails every request of the gateway whose id occurs in these bytes. Returns false if there is none. Only this server
-    /// knows the ids, so the bytes cannot end requests to another server.
+    /// Fails every request of the gateway whose id occurs in these bytes. Returns false if there is none. Only this
+    /// server knows the ids, so the bytes cannot end requests to another server.
     pub fn lost_in(&self, bad: &Bad, why: &str) -> bool {
         let mut own = lock(&self.own);
         let ids: Vec<Id> = own.keys().filter(|id| bad.mentions(id)).cloned().collect();
@@ -320,7 +323,8 @@ impl Server {
         self.list_tools(&page).await.map(drop)
     }
 
-    /// Fetches all tools now with these parameters, and returns their definitions as the server wrote them.
+    /// Fetches all tools now, with these parameters, and replaces the cached list. Returns their definitions as the
+    /// server wrote them. If the list cannot be used, the cached tools are forgotten.
     pub async fn list_tools(&self, params: &Params<'_>) -> Result<Pages, Lost> {
         let slow = || Lost::Unknown("the server did not list its tools in time".to_owned());
         let began = self.tools.began();
@@ -404,7 +408,8 @@ pub fn is_own(id: &Id) -> bool {
     id.as_json().starts_with(own.trim_end_matches('"'))
 }
 
-/// Returns true if a server uses one of our request ids in a request or a cancellation, or reports on one of our tasks.
+/// Returns true if a server uses one of the gateway's request ids in a request or a cancellation, or reports on one of
+/// the gateway's tasks.
 fn is_in_our_name(frame: &Frame) -> bool {
     match &frame.kind {
         Kind::Request { id, .. } => is_own(id),

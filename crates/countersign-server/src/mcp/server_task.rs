@@ -1,8 +1,8 @@
-//! Follows the task with which a server answered an approved call.
+//! Follows the task with which a server answered an approved call, and returns the task's outcome.
 //!
-//! Input: a server's answer. Output: the outcome of its task. The call itself was sent once. Polling a task has no
-//! effect, so failed polls are retried before the outcome counts as unknown. In protocol versions before 2026-07-28,
-//! `tasks/result` is asked once instead.
+//! The call itself was sent once. Polling a task has no effect, so failed polls are retried before the outcome counts
+//! as unknown. In protocol versions before 2026-07-28, a single `tasks/result` request is sent instead, which the
+//! server answers when the task ends.
 
 use std::sync::Arc;
 use std::time::Duration;

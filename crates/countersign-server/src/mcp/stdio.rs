@@ -1,4 +1,4 @@
-//! Our own standard input and output, connected to the client that started us.
+//! Standard input and output of this process, connected to the client that started it.
 //!
 //! Pipes and sockets are used without a helper thread, which would delay each message.
 

@@ -1,8 +1,8 @@
-//! Held calls as MCP tasks, for clients that support them: a way to wait without a time limit.
+//! Held calls as MCP tasks, which let clients that support them wait without a time limit.
 //!
-//! Input: a held call, and later requests about its task. Output: a task whose id names the approval. Its whole state
-//! is in the store, so a task survives a restart. A server's own tasks are forwarded. If a server answers an approved
-//! call with a task, requests about our task are passed to the server's task.
+//! The id of such a task names the approval. Its whole state is in the store, so a task survives a restart. Requests
+//! about a server's own tasks are forwarded. If a server answers an approved call with a task, requests about the
+//! gateway's task are passed to the server's task.
 
 mod list;
 
@@ -25,7 +25,7 @@ use super::server_task::CANCELLED;
 use super::upstreams::ERROR;
 use super::wire;
 
-/// Prefix of the ids of our tasks.
+/// Prefix of the ids of the gateway's tasks.
 const PREFIX: &str = "countersign:";
 /// Name of the tasks extension.
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -167,7 +167,8 @@ impl TaskRequest {
 }
 
 impl Relay {
-    /// Answers a request about a task of the gateway. Returns false if the task is not one.
+    /// Answers a request about a task of the gateway, in the background. Returns false if the request is not about such
+    /// a task and belongs to the server.
     pub(super) fn about_task(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let named = pick(params, ["taskId"]).ok().and_then(|[id]| id);
@@ -310,8 +311,8 @@ impl Relay {
         Some(asked.task(&now, status(&now), ""))
     }
 
-    /// Passes the client's answers to the server's task. Without one nothing is passed, because our own tasks ask no
-    /// questions.
+    /// Passes the client's answers to the server's task. Without one nothing is passed, because the gateway's own tasks
+    /// ask no questions.
     async fn tell_task(&self, asked: &TaskRequest, id: ApprovalId) -> OneLine {
         let Some(behind) = self.gateway.upstreams.task(id) else {
             return asked.done();

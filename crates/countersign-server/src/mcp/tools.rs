@@ -1,7 +1,7 @@
 //! A server's tools as it lists them: the parts of each definition that the gate needs, and a hash of the whole.
 //!
-//! Input: lists of tools, requested by us or by the client. Output: the newest definition of a tool. Not here:
-//! annotations, which are the server's unchecked claims.
+//! Lists are read whether the gateway or the client requested them, and the newest definition of a tool counts.
+//! Annotations are not read, because they are the server's unchecked claims.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use super::params::{self, InHeader};
 /// Delay before a server that could not list its tools is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Maximum number of a server's tools that are reported.
+/// Maximum number of a server's tools that [`Tools::is_news`] reports.
 const MOST_REPORTED: usize = 100;
 
 /// A tool as the server lists it.
@@ -44,7 +44,7 @@ struct State {
     listed: HashMap<String, Listed>,
     /// Whether `listed` is the server's whole list, so that any other tool does not exist.
     is_complete: bool,
-    /// How many times the server announced a change of its tools.
+    /// Number of times the list became outdated: the server announced a change, or its list was missing or refused.
     changes: u64,
     failed_at: Option<Instant>,
     /// Tools for which [`Tools::is_news`] has returned true.

@@ -24,14 +24,14 @@ use super::server_task::ServerTask;
 use crate::links::ShownPlace;
 use crate::mcp::lock;
 
-/// Member under which a server's JSON-RPC error is kept; results have no such member.
+/// Member of a stored outcome that holds a server's JSON-RPC error. A tool's result has no such member.
 pub const ERROR: &str = "jsonrpcError";
-/// How long before its deadline a call that cannot be sent is given up.
+/// Time before the gate's deadline at which a call that cannot be sent yet is given up.
 const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
 /// Maximum total size in bytes of results that are too large for the store and kept in memory for waiting clients.
 const MOST_LARGE: usize = 64 * 1024 * 1024;
 
-/// Origin of a held call; kept while the call may run.
+/// Origin of a held call; remembered while the call may run.
 #[derive(Clone)]
 pub struct Origin {
     /// The server that the call is for.
@@ -47,7 +47,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Returns the place that the card of an approval shows.
+    /// Returns the folder and the links that the card of an approval shows; `None` if its call has no working folder.
     pub fn place_of(approval: &Approval) -> Option<ShownPlace> {
         let call = approval.calls.first()?;
         Some(ShownPlace {
@@ -85,7 +85,8 @@ impl Upstreams {
         Upstreams(Arc::new(Mutex::new(state)))
     }
 
-    /// Remembers where a held call came from. The newest request replaces older ones.
+    /// Remembers where a held call came from. The newest request replaces older ones. An origin without parameters, of
+    /// a call that another process proposed, only replaces one whose server is gone.
     pub fn remember(&self, approval: ApprovalId, origin: Origin) {
         let mut state = lock(&self.0);
         let is_useless = |kept: &Origin| kept.server.is_gone();
@@ -127,7 +128,7 @@ impl Upstreams {
             .any(|origin| Arc::ptr_eq(&origin.server, server))
     }
 
-    /// Returns the server's own task behind a running call.
+    /// Returns the task that the server made of a running call, if it made one.
     pub fn task(&self, approval: ApprovalId) -> Option<ServerTask> {
         lock(&self.0).tasks.get(&approval).cloned()
     }
@@ -137,7 +138,8 @@ impl Upstreams {
         lock(&self.0).unwanted.insert(approval);
     }
 
-    /// Returns a result that was too large for the store, to the first caller only.
+    /// Removes and returns a result that was too large for the store. `None` if there is none: it was taken before, or
+    /// dropped because such results together exceeded their limit.
     pub fn take_large(&self, approval: ApprovalId) -> Option<Arc<[u8]>> {
         let mut state = lock(&self.0);
         let place = state.large.iter().position(|(kept, _)| *kept == approval)?;

@@ -1,4 +1,4 @@
-//! Messages that the gateway writes itself.
+//! JSON-RPC messages that the gateway composes itself, as opposed to those it forwards.
 
 use super::frame::{Id, quote};
 use super::one_line::OneLine;

@@ -1,6 +1,6 @@
 //! Requests of one side that the other side has not answered, by request id.
 //!
-//! A response counts once, and only if its id is exactly that of a request.
+//! A response is accepted once, and only if its id is exactly that of a request.
 
 use std::collections::{HashMap, VecDeque};
 

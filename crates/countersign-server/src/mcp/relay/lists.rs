@@ -16,7 +16,7 @@ use crate::mcp::wire;
 use crate::output;
 
 impl Relay {
-    /// Adds our tasks extension to the server's capabilities, and remembers whether that was needed.
+    /// Adds the gateway's tasks extension to the server's capabilities, and remembers whether that was needed.
     pub(super) fn with_tasks(&self, frame: &Frame) -> OneLine {
         let (line, are_ours) = crate::mcp::task::with_tasks(frame);
         self.adds_tasks.store(are_ours, Ordering::Relaxed);
@@ -28,8 +28,8 @@ impl Relay {
         self.adds_tasks.load(Ordering::Relaxed)
     }
 
-    /// Remembers the server's tools, hides definitions that the policy does not pin, and appends our built-in tools on
-    /// the last page.
+    /// Remembers the server's tools, hides definitions that the policy does not pin, and appends the built-in tools on
+    /// the last page. A list that cannot be read or that names a built-in tool is replaced by an error.
     pub(super) fn with_own_tools(&self, frame: Frame) -> OneLine {
         let Some(result) = frame.part(&frame.result) else {
             return frame.line;
@@ -39,7 +39,8 @@ impl Relay {
             let id = frame.part(&frame.id).map(String::from_utf8_lossy);
             wire::error(id.as_deref(), wire::INTERNAL, problem)
         };
-        // A list that we cannot read is refused, because the client might find tools in it that nobody has pinned.
+        // A list that the gateway cannot read is refused, because the client might find tools in it that nobody has
+        // pinned.
         let picked = pick(result, ["tools", "nextCursor"]).ok();
         let listed = picked.and_then(|[tools, next]| Some((tools?, read_list(tools?)?, next)));
         let Some((place, tools, next)) = listed else {
@@ -76,8 +77,8 @@ impl Relay {
         }
     }
 
-    /// Returns a tool as the client gets it: as listed, or with a note of the gateway if the policy pins another definition;
-    /// `None` if it is left out.
+    /// Returns a tool as the client gets it: as listed, or with a note of the gateway if the policy pins another
+    /// definition; `None` if it is left out. Logs once per tool that its definition is not shown.
     pub(in crate::mcp) fn shown<'t>(
         &self,
         raw: &'t RawValue,

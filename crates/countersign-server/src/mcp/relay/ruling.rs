@@ -1,4 +1,4 @@
-//! One tool call: forwarded at once or put to the gate, answered, and possibly cancelled.
+//! Handles one tool call: forwards it or submits it to the gate, answers it, and handles its cancellation.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Relay {
         });
     }
 
-    /// Tells the client that the server has ended and will not answer its requests.
+    /// Answers every unanswered request of the client with the error that the server has ended.
     pub(in crate::mcp) async fn tell_lost(&self, back: &Back) {
         for id in self.take_unanswered() {
             let problem = "the server ended before it answered";

@@ -58,7 +58,7 @@ impl Relay {
         });
         match (listed, theirs) {
             (Some(listed), _) => wire::raw_result(&asked.raw_id, &listed),
-            // If we have no tasks either, pass on the server's error.
+            // If the gateway has no tasks either, pass on the server's error.
             (None, Ok(frame)) if ours.is_empty() && frame.error.is_some() => {
                 wire::raw_error(&asked.raw_id, frame.part(&frame.error).unwrap_or(b"{}"))
             }
