@@ -1,7 +1,7 @@
 //! Streamable HTTP in front of a command or several servers: each session gets its own servers.
 //!
-//! Input: HTTP requests. Output: responses by request id; a server's other messages go to the client that listens.
-//! Protocol versions from 2026-07-28 on have no sessions: all such requests of one caller share a server.
+//! Responses are matched by request id; a server's other messages go to the client that listens. Protocol versions from
+//! 2026-07-28 on have no sessions: all such requests of one caller share a server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

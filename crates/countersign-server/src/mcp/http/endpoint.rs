@@ -1,6 +1,6 @@
 //! The HTTP endpoint that clients call: authentication, sessions and responses.
 //!
-//! Input: HTTP requests. Output: one message, or a stream of them. Requests with a foreign `Host` or `Origin` are
+//! A request is answered with one message, or with a stream of them. Requests with a foreign `Host` or `Origin` are
 //! refused first (X26, X27). The caller's identity comes from the token alone, and that token is not forwarded.
 
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ use crate::web::AllowedHosts;
 
 /// Maximum size in bytes of a message from a client.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// Time after which a response begins as a stream, so that the client sees that we are alive.
+/// Time after which a response begins as a stream, so that the client sees that the gateway is alive.
 const SOON: Duration = Duration::from_millis(200);
 /// Maximum interval between checks for idle sessions.
 const LOOKS: Duration = Duration::from_secs(15);
@@ -50,7 +50,7 @@ const LOOKS: Duration = Duration::from_secs(15);
 /// The HTTP endpoint in front of one server or several.
 pub struct Endpoint {
     pub(super) gateway: Arc<Gateway>,
-    /// Name of the server.
+    /// Name of the server, or of the group of servers.
     pub(super) name: String,
     hosts: AllowedHosts,
     callers: Callers,

@@ -1,7 +1,7 @@
-//! Messages in server-sent events: reading the message of an event, and writing an event for a message.
+//! Messages in server-sent events: reads the message of an event that the HTTP client parsed, and writes an event for a
+//! message.
 //!
-//! Input: events, parsed by the HTTP client. Output: their messages, and the text of an event for a message. Besides
-//! messages, only event ids and retry times are forwarded, and only in printable ASCII.
+//! Besides messages, only event ids and retry times are forwarded, and only in printable ASCII.
 
 use bytes::Bytes;
 use countersign_http_client::events::Event;
@@ -19,7 +19,8 @@ fn is_other(event: &Event) -> bool {
     !matches!(event.name.as_deref(), None | Some(b"" | b"message"))
 }
 
-/// Returns the text of an event with its own message replaced with `message`.
+/// Returns the text of an event with its own message replaced with `message`. If `message` is empty, only the event id
+/// and the retry time are left.
 pub fn event_with(event: &Event, message: &OneLine) -> Bytes {
     let mut made = Vec::with_capacity(message.len() + 64);
     if let Some(id) = event.id.as_deref().and_then(plain) {
@@ -37,7 +38,8 @@ pub fn event_with(event: &Event, message: &OneLine) -> Bytes {
     made.into()
 }
 
-/// Returns the text to forward for an event without a message: its id and retry time; `None` if it has neither.
+/// Returns the text to forward for an event without a message: its id and retry time, or a keepalive if it has neither.
+/// `None` if the event has a message or a type other than `message`.
 pub fn event_without_message(event: &Event) -> Option<Bytes> {
     let is_passed = message_of(event).is_none() && !is_other(event);
     is_passed.then(|| event_with(event, &OneLine::sign_of_life()))

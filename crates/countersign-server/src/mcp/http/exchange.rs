@@ -1,7 +1,7 @@
 //! One HTTP session with a stdio server or with several servers.
 //!
-//! Input: a client's message. Output: the response by its request id, alone or at the end of a stream. Clients that
-//! share a session are kept apart by sending their requests under different ids.
+//! The response to a client's message is found by its request id, and returned alone or at the end of a stream. Clients
+//! that share a session are kept apart by sending their requests under different ids.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,7 +61,7 @@ pub(super) struct SharedLifecycle {
     pub(super) backoff: Arc<Backoff>,
 }
 
-/// Returns the key of a caller, for shared sessions and backoff.
+/// Returns the key by which a caller's shared session and its backoff are found.
 pub(super) fn caller(who: &Who) -> String {
     format!("{} {}", who.agent, who.requester)
 }
@@ -135,7 +135,7 @@ impl Conversation {
         whose.requester == who.requester && whose.agent == who.agent
     }
 
-    /// Ends the session's servers.
+    /// Starts ending the session's servers in the background, and marks the session as over.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.with.end(&self.life.ending);

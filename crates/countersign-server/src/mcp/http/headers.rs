@@ -1,6 +1,7 @@
-//! Checks the headers that protocol versions from 2026-07-28 on add, which repeat parts of the body. Proxies may act on
-//! the headers, so they must not contradict the body. The gateway checks them where it is itself the server that
-//! clients see.
+//! Checks the headers that protocol versions from 2026-07-28 on add, which repeat parts of the body.
+//!
+//! Proxies may act on the headers, so they must not contradict the body. The gateway checks them for requests that it
+//! answers itself or sends to a server without headers; other servers check them themselves.
 
 use axum::http::HeaderMap;
 use serde_json::Value;

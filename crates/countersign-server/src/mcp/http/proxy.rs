@@ -1,9 +1,9 @@
 //! Reverse proxy to a server at a URL: forwards headers and messages, and returns the server's events.
 //!
 //! Every message is parsed strictly, in both directions. Headers that describe how to decode a body (type, charset,
-//! compression) are replaced with ours: a server that decodes by the client's headers could read another message in the
-//! same bytes. Not here: sessions of our own. The server creates the sessions; we only remember which client each of
-//! them belongs to.
+//! compression) are replaced with the gateway's: a server that decodes by the client's headers could read another
+//! message in the same bytes. The server creates the sessions; the gateway only remembers which client each of them
+//! belongs to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,10 +45,10 @@ const NOT_PASSED: [HeaderName; 11] = [
     header::AUTHORIZATION,
     // Checked by the gateway; the server would not know this origin.
     header::ORIGIN,
-    // We have to read the body, so it must not be compressed.
+    // The gateway has to read the body, so it must not be compressed.
     header::ACCEPT_ENCODING,
     header::CONTENT_ENCODING,
-    // Replaced with ours: the body is UTF-8, whatever the client's header claims.
+    // Replaced with the gateway's: the body is UTF-8, whatever the client's header claims.
     header::CONTENT_TYPE,
 ];
 
@@ -111,7 +111,7 @@ impl Proxy {
         if headers.contains_key(SESSION) {
             remember(&relay, &headers);
         }
-        // The server does not see requests that we answer, so check their headers here.
+        // The server does not see requests that the gateway answers, so check their headers here.
         if let Some(frame) = frame.as_ref().filter(|frame| may_be_ours(frame))
             && let Err(problem) = headers::check(frame, &headers)
         {
@@ -158,7 +158,8 @@ impl Proxy {
         back(relay, opened, asked, alias).await
     }
 
-    /// Creates the relay of a new session, and the task that reads the server's responses to our own requests.
+    /// Creates the relay of a new session, and the task that reads the server's responses to the gateway's own
+    /// requests.
     fn relay(&self, endpoint: &Arc<Endpoint>, who: Who) -> Arc<Relay> {
         let (heard, mut messages) = mpsc::channel(QUEUE);
         let headers = Arc::default();
@@ -167,7 +168,7 @@ impl Proxy {
         let relay = Arc::new(Relay::new(endpoint.gateway.clone(), server.clone(), who));
         endpoint.resume(&server);
         let heard = relay.clone();
-        // Reads responses to our own requests, and other messages that the server sends with them.
+        // Reads responses to the gateway's own requests, and other messages that the server sends with them.
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 match message {
@@ -216,7 +217,7 @@ impl Proxy {
     }
 }
 
-/// Copies the session and version headers of a client's request to the server's connection, so that our own requests
+/// Copies the session and version headers of a message to the server's connection, so that the gateway's own requests
 /// belong to the same session.
 fn remember(relay: &Relay, headers: &HeaderMap) {
     let names = [SESSION, VERSION];
@@ -266,7 +267,7 @@ fn headers_for_client(headers: &HeaderMap) -> HeaderMap {
     all.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Returns the server's response, with our built-in tools in its lists. A body that is not a message is replaced with
+/// Returns the server's response, with the built-in tools in its lists. A body that is not a message is replaced with
 /// an error; its status is kept.
 async fn back(
     relay: Arc<Relay>,
@@ -329,7 +330,7 @@ async fn back(
     }
 }
 
-/// Returns the server's events, with our built-in tools in its lists.
+/// Returns the server's events, with the built-in tools in its lists.
 fn filtered(
     relay: Arc<Relay>,
     opened: StreamedResponse,

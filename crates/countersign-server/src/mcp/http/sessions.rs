@@ -1,8 +1,8 @@
 //! Sessions that a server at a URL created, each with the relay of the client it belongs to.
 //!
-//! Input: the server's names for its sessions. Output: the relay of a session. Beyond [`MOST_SESSIONS`], the least
-//! recently used session is forgotten. A session in which a call waits for a person is forgotten only if all others
-//! have such a call, too. Not here: whether a caller may use a session.
+//! Beyond [`MOST_SESSIONS`], the least recently used session is forgotten. A session in which a call waits for a person
+//! is forgotten only if all others have such a call, too. Callers of this module check whether a client may use a
+//! session.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Maximum memory in bytes that is reserved because of a `Content-Length`.
 const MOST_AT_ONCE: usize = 32 * 1024 * 1024;
 
-/// An HTTP target: URL, token and limits.
+/// An HTTP target: the URL and the token of a server, and a limit on what the server may send.
 #[derive(Clone)]
 pub struct HttpTarget {
     client: Client,
@@ -47,7 +47,8 @@ pub enum Heard {
 }
 
 impl HttpTarget {
-    /// Parses a URL. Fails if the token would be sent unencrypted to another machine.
+    /// Creates a target from a URL and the server's bearer token. Fails if the URL is invalid, or if the token would be
+    /// sent unencrypted to another machine.
     pub fn new(url: &str, token: Option<&str>) -> Result<HttpTarget, Failure> {
         let target = Target::parse(url).map_err(Failure::usage)?;
         if target.is_remote_plaintext() && token.is_some() {
@@ -74,7 +75,8 @@ impl HttpTarget {
         HttpTarget { limit, ..self }
     }
 
-    /// Sends one HTTP request; an empty message makes an empty body.
+    /// Sends one HTTP request and returns the response before its body is read. An empty message makes an empty body.
+    /// Nothing is sent if the message's time limit is over.
     pub async fn open(
         &self,
         method: Method,
@@ -103,7 +105,8 @@ pub struct HttpUpstream {
 }
 
 impl HttpUpstream {
-    /// Creates an upstream that delivers messages to `heard`. `headers` are the headers of the session.
+    /// Creates an upstream that delivers the server's messages to `heard`. `headers` are the headers of the session,
+    /// which are updated from the server's responses.
     pub fn new(way: HttpTarget, heard: mpsc::Sender<Heard>, headers: Arc<Mutex<HeaderMap>>) -> HttpUpstream {
         HttpUpstream { way, heard, headers }
     }

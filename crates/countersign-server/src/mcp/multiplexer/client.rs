@@ -76,7 +76,8 @@ impl ClientRequest {
 }
 
 impl Multiplexer {
-    /// Handles a message from the client. Returns what to send and to which server; our own answers go to `back`.
+    /// Handles a message from the client. Returns what to send and to which server. Answers of the gateway go to
+    /// `back`.
     pub async fn hear_client(self: &Arc<Self>, read: Read, back: &Back) -> Next<Routed> {
         let frame = match read {
             Ok(frame) => frame,

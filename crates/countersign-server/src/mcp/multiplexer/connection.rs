@@ -7,13 +7,13 @@ use crate::mcp::http::Heard;
 use crate::mcp::lines::Lines;
 use crate::mcp::server::Upstream;
 
-/// The two directions of a connection, and the server's process if we started it.
+/// The two directions of a connection, and the server's process if the gateway started it.
 pub struct Connection {
     /// Sends messages to the server.
     pub upstream: Box<dyn Upstream>,
     /// Receives messages from the server.
     pub source: Source,
-    /// The server's process.
+    /// The server's process; `None` for a server at a URL.
     pub child: Option<Child>,
 }
 

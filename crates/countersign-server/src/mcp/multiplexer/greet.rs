@@ -1,6 +1,6 @@
 //! The handshake: `initialize` and `server/discover` go to all servers, and the client gets one merged answer.
 //!
-//! Input: the client's `initialize`, which each server gets with the same parameters. Output: the capabilities of all
+//! Each server gets the client's `initialize` with the same parameters, and the client gets the capabilities of all
 //! servers together. A slow server joins later; one that fails is left out, and the others continue.
 
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub const GREETS_WITHIN: Duration = Duration::from_secs(10);
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Multiplexer {
-    /// Initializes all servers, and answers the client for those that succeed. Returns `None`, because there is nothing
-    /// left to route.
+    /// Initializes all servers, and answers the client for those that succeed in time. Returns `None`, because there is
+    /// nothing left to route.
     pub(super) async fn greet(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let has_begun = std::mem::replace(&mut lock(&self.greeting).has_begun, true);
         if has_begun {
@@ -118,7 +118,7 @@ impl Multiplexer {
     }
 
     /// Answers `server/discover` for all servers. If a server does not support it, the client gets an error and has to
-    /// use `initialize`.
+    /// use `initialize`. Returns `None`, because there is nothing left to route.
     pub(super) async fn discover(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
         let mut upstreams = self.upstreams.all();

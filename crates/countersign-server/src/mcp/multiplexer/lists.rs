@@ -1,7 +1,7 @@
 //! Merges the lists of all servers into one page, because many clients ask for no second one.
 //!
-//! Output: every definition as its server wrote it, except for the name's prefix; after the tools, our built-in
-//! ones; after the tasks, this client's held calls.
+//! Every definition stays as its server wrote it, except for the prefix of its name. The built-in tools follow the
+//! tools, and this client's held calls follow the tasks.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 
 use crate::mcp::frame::{members, quote};
 
-/// Merges values: objects and lists are united, `true` wins over `false`, and for anything else the first value is
-/// used.
+/// Merges values: objects member by member, and lists into one list without repeated items. `true` wins over `false`,
+/// and for anything else the first value is used.
 pub fn merged(values: &[&RawValue]) -> String {
     let objects: Option<Vec<_>> = values
         .iter()

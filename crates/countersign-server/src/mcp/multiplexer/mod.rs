@@ -1,10 +1,10 @@
 //! Multiplexer: several upstream servers behind one gateway. Each server has its own relay, and [`Multiplexer`] stands
 //! between these relays and the client.
 //!
-//! Input: messages of the client and of all servers. Output: each message of the client, for the one server that it
-//! concerns, with only the name's prefix removed; merged lists and handshakes; requests of servers to the client, under
-//! ids that name the server. A message whose server is ambiguous is refused (X42). Not here: rulings and waiting. The
-//! relay of each server does that as if its server were the only one.
+//! Each message of the client goes to the one server that it concerns, with only the name's prefix removed. Lists and
+//! handshakes are merged. Requests of servers reach the client under ids that name the server. A message whose server
+//! is ambiguous is refused (X42). Ruling on calls and waiting for decisions is left to the relay of each server, which
+//! works as if its server were the only one.
 //!
 //! `servers` reads the file, `upstream` is one server, `client` and `server` handle the two directions, `greet` and
 //! `lists` ask all servers, `subscribe` subscribes at all of them, `route` remembers which request went where,

@@ -1,6 +1,5 @@
 //! Restarts one of several servers after it ended by itself (X80).
 //!
-//! Input: the number of a server that ended. Output: the messages of its new process, or `None` if there is no restart.
 //! The new process gets the client's `initialize`, and the client is notified that its lists changed. Requests to the
 //! old process are lost: a call is sent only to the process that it was ruled on for.
 
@@ -21,8 +20,8 @@ use crate::output;
 const MOST_ENDS: u32 = 10;
 
 impl Multiplexer {
-    /// Restarts a server after its backoff. Returns `None` if the server is remote, was never ready, keeps ending, or
-    /// is no longer needed.
+    /// Restarts a server after its backoff, and returns the messages of the new process. Returns `None` if the server
+    /// is remote, was never ready, keeps ending, or is no longer needed.
     pub(super) async fn start_again(self: &Arc<Self>, number: usize) -> Option<Source> {
         let old = self.upstreams.get(number)?;
         let spec = self.upstreams.spec(number)?;

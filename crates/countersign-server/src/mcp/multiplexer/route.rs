@@ -187,7 +187,7 @@ impl Routed {
         }
     }
 
-    /// Creates a request for several servers; their answers are merged elsewhere.
+    /// Creates a request to several servers, whose answers are merged elsewhere. A number without a server is skipped.
     pub fn to_several(switch: Arc<Multiplexer>, id: Id, to: Vec<(usize, OneLine)>) -> Routed {
         let to = to.into_iter();
         let to = to.filter_map(|(number, line)| Some((number, switch.upstreams.get(number)?, line)));
@@ -200,7 +200,7 @@ impl Routed {
         }
     }
 
-    /// Sends the request. If its server is gone, the client gets an error.
+    /// Sends the request, unless it was cancelled. If its only server is gone, the client gets an error.
     pub async fn send(self, back: &Back) {
         if self.is_single && !lock(&self.switch.routes).sent(&self.id) {
             return;

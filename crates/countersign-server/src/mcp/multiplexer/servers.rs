@@ -1,6 +1,6 @@
 //! The file of servers, and how to connect to each.
 //!
-//! Input: TOML. Output: servers whose names cannot be mistaken for one another (X42), or what is wrong with the file.
+//! The file is TOML. It is rejected if the names of two servers could be mistaken for one another (X42).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::mcp::{lines, name};
 
 /// Maximum number of servers behind one gateway.
 const MOST: usize = 32;
-/// Reserved prefix: a server with such a name could be mistaken for the gateway.
+/// Reserved prefix of server names: a server with such a name could be mistaken for the gateway.
 const OURS: &str = "countersign";
 
 /// A server's entry: its name and how to connect.
@@ -35,7 +35,7 @@ pub struct Spec {
 pub enum At {
     /// Start this command.
     Command(Launch),
-    /// Connect to this URL, with the token in this environment variable.
+    /// Connect to this URL. The second value names the environment variable with the server's token, if it wants one.
     Address(String, Option<String>),
 }
 
@@ -101,7 +101,8 @@ fn parse(text: &str) -> Result<Vec<Spec>, String> {
     Ok(specs)
 }
 
-/// Checks a server's name: its end must be clear in `NAME__TOOL`, and model APIs do not allow the dot.
+/// Checks a server's name. Its end must be clear in `NAME__TOOL`, so it has no `_` at its ends; model APIs do not allow
+/// a dot.
 fn check(server: &str) -> Result<(), String> {
     name::of(Some(server), &[]).map_err(|failure| {
         let hint = failure.hint.unwrap_or_default();

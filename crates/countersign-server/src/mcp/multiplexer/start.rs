@@ -147,7 +147,7 @@ async fn hear_one(switch: &Arc<Multiplexer>, number: usize, mut source: Source, 
             let _ = to_client.send(message).await;
         }
     }
-    // An end that we caused is not reported to the client.
+    // An end that the gateway caused is not reported to the client.
     let end = match closing.is_cancelled() {
         true => End::Ours,
         false => End::Its,

@@ -1,8 +1,8 @@
 //! `subscriptions/listen` for several servers: the client subscribes once and gets notifications of all.
 //!
-//! Input: the client's request, which goes to every server under the client's own id; resource URIs go only to the
-//! server that offers them. Output: one merged acknowledgement, then the servers' notifications. The subscription ends
-//! when the last server ends it.
+//! The client's request goes to every server under the client's own id; resource URIs go only to the server that offers
+//! them. The client gets one merged acknowledgement, then the servers' notifications. The subscription ends when the
+//! last server ends it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const LISTS: [(&str, &str); 3] = [
 pub struct Subscription {
     /// The request id as the client wrote it.
     raw_id: String,
-    /// Lists for which we notify the client ourselves.
+    /// Lists for which the gateway itself notifies the client when a server comes or goes.
     wants: Vec<&'static str>,
     /// Servers that have not acknowledged the subscription yet.
     unclear: HashSet<usize>,

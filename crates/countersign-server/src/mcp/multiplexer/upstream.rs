@@ -198,8 +198,8 @@ impl UpstreamRelay {
         }
     }
 
-    /// Lists the server's tools with these parameters. Fails with the reason if the tools cannot be listed or may not
-    /// be offered.
+    /// Lists the server's tools with these parameters, and remembers whether they may be offered. Fails with the reason
+    /// if the tools cannot be listed or may not be offered.
     pub async fn list_tools(&self, params: &Params<'_>) -> Result<Pages, String> {
         let pages = match self.relay.server.list_tools(params).await {
             Ok(pages) => pages,
@@ -292,8 +292,8 @@ pub fn listed_twice(tools: &[Box<RawValue>], name: &str) -> Option<Collision> {
     (count > 1).then(|| Collision::Twice(name.to_owned()))
 }
 
-/// Returns why two tools cannot be told apart or a tool could be mistaken for a built-in one (X42); `None` if all is
-/// well.
+/// Returns a collision if two tools have the same name, a tool has the name of a built-in one, or a name cannot be read
+/// (X42); otherwise `None`.
 pub fn collision(tools: &[Box<RawValue>]) -> Option<Collision> {
     let mut names = HashSet::new();
     let mut unreadable = None;
