@@ -1,8 +1,7 @@
 //! Answers to a coding agent, in its own format.
 //!
-//! Input: the result of handling an event. Output: one JSON object, an exit code, and a message for standard error if
-//! something failed.
-//! A failure is reported twice, as a denial and as exit code 2: each blocks the call on its own, in every dialect.
+//! An answer is one JSON object, an exit code, and a message for standard error if something failed. A failure is
+//! reported twice, as a denial and as exit code 2: each blocks the call on its own, in every dialect.
 
 use countersign::id::CallId;
 use countersign::stopwatch::TimeLimit;
@@ -64,7 +63,7 @@ impl std::fmt::Debug for StartedCall {
     }
 }
 
-/// An answer, ready to be printed.
+/// An answer in the coding agent's format, ready to be printed.
 pub struct Written {
     /// Text for standard output.
     pub json: String,

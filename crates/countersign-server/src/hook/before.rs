@@ -1,7 +1,6 @@
 //! Handles the event before a tool call: proposes the call, waits for the decision, and starts the call.
 //!
-//! Input: the call with its exact bytes. Output: an answer. An approved call is recorded as started before it is
-//! allowed, and is allowed once.
+//! An approved call is recorded as started before it is allowed, and is allowed once, with its exact bytes.
 
 use std::time::Duration;
 
@@ -174,7 +173,7 @@ enum Proposed {
     /// The policy lets the call pass. The permit is for recording the outcome; a read has none.
     Passed(Option<HostPermit>),
     Answered(Answer),
-    /// The id of the tool use belongs to an earlier call, or to this one at another place.
+    /// The id of the tool use belongs to an earlier call, or to this one in another folder.
     Reused,
 }
 
@@ -201,8 +200,8 @@ fn pass(kept: &HookState, call: &Before, started: Option<HostPermit>) -> Result<
     Ok(Answer::Pass(Some(unsent)))
 }
 
-/// Records that a started call was not run, because its time limit had passed. If another process has already marked
-/// the call as unknown, the history shows both.
+/// Records that a started call was not run, because its time limit had passed, and removes its permit from the hook
+/// state. If another process has already marked the call as unknown, the history shows both.
 pub async fn record_late(hook: &Hook<'_>, unsent: &StartedCall) -> Result<(), Failure> {
     let backend = match hook.runner().await? {
         Some(backend) => backend,
@@ -269,8 +268,8 @@ async fn propose(hook: &Hook<'_>, backend: &Backend, call: &Before) -> Result<Pr
     })
 }
 
-/// Answers a tool use whose id the gate knows with other content. If it is the same call and only its place differs, the
-/// answer says where its paths lead now, and where they led.
+/// Answers a tool use whose id the gate knows with other content. If it is the same call and only its folder or links
+/// differ, the answer says where its paths lead now, and where they led.
 async fn reused(backend: &Backend, kept: &HookState, call: &Before) -> Answer {
     let approval = match kept.held_for(call) {
         Some(id) => backend.approval(id).await.ok().flatten(),
@@ -399,8 +398,8 @@ async fn start(
     }))
 }
 
-/// Returns why an edited call cannot be passed to the coding agent: where arguments are merged, a key that a person
-/// removed would come back.
+/// Returns why an edited call cannot be passed to the coding agent; `None` if it can. Where the agent merges arguments,
+/// a key that a person removed would come back.
 fn cannot_carry(dialect: Dialect, call: &Before, held: &CallView) -> Option<&'static str> {
     if dialect.replaces_arguments() || !held.edited {
         return None;

@@ -1,8 +1,8 @@
-//! Checks whether Codex trusts our hook. Codex silently skips hooks that the person has not reviewed.
+//! Checks whether Codex trusts the hook. Codex silently skips hooks that the person has not reviewed.
 //!
-//! Input: the hooks file, and Codex's own configuration next to it. Output: whether the hash that the person trusted
-//! matches the current hook. The hash follows Codex 0.166; if another version computes it differently, the hook counts
-//! as not trusted.
+//! The hash that the person trusted, in Codex's own configuration next to the hooks file, is compared with that of the
+//! current hook. The hash follows Codex 0.166; if another version computes it differently, the hook counts as not
+//! trusted.
 
 use std::path::{Path, PathBuf};
 
@@ -44,8 +44,8 @@ fn reviewed(file: &Path, root: &Value, dialect: Dialect) -> Option<Review> {
     (trusted == fingerprint(&found)).then_some(Review::Trusted)
 }
 
-/// Returns the index of our hook's group, the hook's index in the group, and the JSON of both; `None` if our hook is
-/// not in the settings.
+/// Returns the index of the group of this program's hook, the hook's index in the group, and the JSON of both; `None`
+/// if the hook is not in the settings.
 fn position(root: &Value, dialect: Dialect) -> Option<(usize, usize, (Value, Value))> {
     let groups = root.get("hooks")?.get(dialect.before())?.as_array()?;
     groups.iter().enumerate().find_map(|(number, group)| {

@@ -1,6 +1,6 @@
 //! Parses the events that a coding agent sends before and after a tool call.
 //!
-//! Input: bytes from a coding agent. Output: the event, with the arguments as the exact bytes that were received.
+//! The arguments of a call are kept as the exact bytes that were received.
 //! INVARIANT: an event before a call is parsed strictly: one JSON object, UTF-8, no duplicate keys at any level. An
 //! unknown event is an error, and an error blocks the call.
 

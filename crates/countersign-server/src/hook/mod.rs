@@ -1,10 +1,12 @@
 //! Hooks of coding agents: a process that the agent starts before and after each tool call.
 //!
-//! Input: one event on standard input, in the coding agent's format. Output: exactly one JSON object on standard
-//! output, in the same agent's format, and an exit code.
+//! The process reads one event on standard input and writes exactly one JSON object to standard output, both in the
+//! coding agent's format. It exits with a code that the agent understands.
 //! INVARIANT: any failure before a tool call blocks the call. A held call runs only with the bytes that a person
 //! approved, and at most once.
-//! Not here: rules. The policy rules, a person decides, and the backend (a local store or a server) records.
+//!
+//! This module contains no rules: the policy rules, a person decides, and the backend (a local store or a server)
+//! records.
 
 mod after;
 mod answer;

@@ -1,9 +1,9 @@
 //! Finds settings of a coding agent that turn hooks off, so that an installed hook never runs.
 //!
-//! Input: every settings layer that this person's coding agent reads, as data. Output: the file and key that turn hooks
-//! off. A setting counts even if a stronger layer may override it, or if its value is neither a plain yes nor a plain
-//! no: a false alarm costs one look, but a missed switch goes unnoticed. Based on Claude Code's documentation and the
-//! source of Gemini CLI and Codex as of August 2026.
+//! Every settings layer that this person's coding agent reads is examined as data, for a key that turns hooks off. A
+//! setting counts even if a stronger layer may override it, or if its value is neither a plain yes nor a plain no: a
+//! false alarm costs one look, but a missed switch goes unnoticed. Based on Claude Code's documentation and the source
+//! of Gemini CLI and Codex as of August 2026.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ pub enum Reach {
 /// Switches found in one settings layer, or the reason it cannot be read.
 pub type Layer = Result<Vec<Switch>, String>;
 
-/// Examines all settings layers, and the files in `more`, which the person named.
+/// Examines all settings layers, and the files in `more`, which the person named. Files that do not exist are left out.
 pub fn read_layers(dialect: Dialect, more: &[PathBuf]) -> Vec<(PathBuf, Layer)> {
     let mut files = files(dialect);
     // Codex has a separate file for hooks, which contains no switches.

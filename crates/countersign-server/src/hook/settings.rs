@@ -1,4 +1,4 @@
-//! Settings files of coding agents: their paths, and the entries of our hook in them.
+//! Settings files of coding agents: their paths, and the entries of this program's hook in them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::shell_word;
 use crate::regular;
 
-/// Size limit of a settings file in bytes.
+/// Maximum size of a settings file in bytes.
 pub const LARGEST: usize = 8 * 1024 * 1024;
 /// Time by which the timeout in the coding agent's settings exceeds the time that the hook itself may take.
 const MARGIN: Duration = Duration::from_secs(40);
@@ -117,8 +117,8 @@ impl Dialect {
         groups
     }
 
-    /// Returns true if a handler looks like ours, in any spelling. `install` replaces such a handler, and `status`
-    /// reports what is wrong with it.
+    /// Returns true if a handler looks like this program's hook, in any spelling. `install` replaces such a handler,
+    /// and `status` reports what is wrong with it.
     pub fn is_ours(self, handler: &Value) -> bool {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let command = text(handler.get("command"));

@@ -1,7 +1,7 @@
 //! Inserts a hook into a settings file.
 //!
-//! Input: the text of a settings file. Output: the text with the hook in it, or the reason it cannot be inserted. Every
-//! other byte stays the same: the text is edited in place, not re-serialised.
+//! The text is edited in place, not re-serialised, so every other byte stays the same. Text that cannot be edited
+//! safely is rejected with the reason.
 
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ impl<'a> Members<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// Appends members after the last one of this object.
+    /// Returns the edit that appends members after the last one of this object.
     fn append(&self, text: &str, object: &str, item: &str, level: usize) -> Result<Edit, Failure> {
         let last = self.0.last().map(|(_, value)| span(text, value.get()).end);
         let object = span(text, object.trim());

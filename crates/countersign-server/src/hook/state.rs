@@ -20,7 +20,7 @@ use crate::{private_file, regular, store};
 const OLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Maximum number of files examined per cleanup.
 const LOOKED_AT: usize = 512;
-/// Size limit of a state file in bytes.
+/// Maximum size of a state file in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
 /// Folder with the hook state of one coding agent and one store or server.
@@ -76,7 +76,7 @@ impl HookState {
         })
     }
 
-    /// Returns the approval that an identical call in the same folder of this session waits for, if there is one.
+    /// Returns the approval that an identical call in the same folder and the same session waits for, if there is one.
     pub fn waiting(&self, call: &Before) -> Option<ApprovalId> {
         let text = regular::read_text(&self.waiting_file(call), LARGEST).ok()?;
         text.trim().parse().ok()
@@ -130,7 +130,7 @@ impl HookState {
             .map_err(|error| unusable(&error.to_string()))
     }
 
-    /// Returns the permit of a call that a hook started.
+    /// Returns the saved permit of a call that a hook started; `None` if there is none or its file cannot be read.
     pub fn started(&self, identity: &CallIdentity) -> Option<(CallId, Started)> {
         let text = regular::read(&self.started_file(identity), LARGEST).ok()?;
         let started: Started = serde_json::from_slice(&text).ok()?;
@@ -244,7 +244,7 @@ fn default_folder() -> Option<PathBuf> {
     Some(user_folder()?.join("hooks"))
 }
 
-/// Returns the person's state folder for this program.
+/// Returns the person's state folder for this program; `None` if neither `XDG_STATE_HOME` nor `HOME` is set.
 pub fn user_folder() -> Option<PathBuf> {
     let named = |name: &str| {
         std::env::var_os(name)

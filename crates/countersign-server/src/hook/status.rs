@@ -1,10 +1,10 @@
 //! Checks whether a hook is installed correctly and really blocks.
 //!
-//! Input: a coding agent's settings. Output: sentences that say what is wrong with them. Nothing is changed, and the
+//! The result is a list of sentences that say what is wrong with a coding agent's settings. Nothing is changed, and the
 //! self-test proposes nothing.
 //! INVARIANT: settings are only data, because a repository may contain them, so no command from them is run. A hook
-//! counts as ours only if its command is byte for byte one that this person's `hook install` wrote. The self-test then
-//! runs this program itself, without a shell, with the arguments that `install` saved.
+//! counts as this program's only if its command is byte for byte one that this person's `hook install` wrote. The
+//! self-test then runs this program itself, without a shell, with the arguments that `install` saved.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -26,7 +26,7 @@ const HOLD: Duration = Duration::from_secs(540);
 /// Message for a command that `hook install` did not write.
 const NOT_OURS: &str =
     "its command is not one that `countersign hook install` has made for you, so it was not tried";
-/// Handler members that are allowed.
+/// Handler members that are not reported as unknown. `async`, `once` and `if` are checked separately.
 const KNOWN: [&str; 9] = [
     "name",
     "type",
@@ -57,8 +57,8 @@ pub struct Installed {
     pub warnings: Vec<String>,
 }
 
-/// Finds our hook in a settings file; `None` if it is not installed. `made` contains the command lines that `install`
-/// saved.
+/// Finds this program's hook in a settings file; `None` if it is not installed. `made` contains the command lines that
+/// `install` saved. Fails if the settings cannot be read or contain only the hooks after tool calls.
 pub fn find_hook<'m>(
     file: &Path,
     text: &str,
@@ -171,7 +171,7 @@ pub fn find_hook<'m>(
 }
 
 /// Runs the self-test: starts this program with the saved arguments, sends a call that no policy lists, and checks that
-/// the call is denied.
+/// the call is denied. Fails with what is wrong.
 pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let (program, arguments) = words.split_first().ok_or("it has no command")?;
@@ -294,7 +294,7 @@ fn text_of<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
     object.get(name).and_then(Value::as_str)
 }
 
-/// Returns how long a command holds a call.
+/// Returns how long a command holds a call: the value of `--hold`, or the default.
 fn hold(words: &[String]) -> Duration {
     let mut words = words.iter().skip_while(|word| *word != "--hold").skip(1);
     let hold = words.next().and_then(|text| duration::parse(text).ok());

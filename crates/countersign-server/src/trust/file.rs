@@ -1,6 +1,6 @@
 //! Trust in files that control this program: policies, configurations, agents, lists of servers.
 //!
-//! Input: a path. Output: the text, or a refusal that says what to do.
+//! A file that is not trusted is refused with a hint that says what to do.
 //! INVARIANT: a file is accepted only if the person named it by its full path, or trusted exactly this content at this
 //! path before. A relative path is not enough: a cloned repository could contain the file. A file that was trusted and
 //! has changed is refused under every path that resolves to it. The text that was checked is the text that is returned.
@@ -19,7 +19,7 @@ use super::who::{self, Folder};
 use crate::failure::Failure;
 use crate::regular;
 
-/// Size limit of a trusted file in bytes.
+/// Maximum size of a trusted file in bytes.
 pub const LARGEST: u64 = 16 * 1024 * 1024;
 /// Maximum number of policy changes listed in a message.
 const MOST_CHANGES: usize = 5;
@@ -36,7 +36,7 @@ pub struct TrustedContent {
 }
 
 impl TrustedContent {
-    /// Returns the hash of a file's content and, if it is a policy, its rulings.
+    /// Creates the record of a file's content: its hash and, if it is a policy, its rulings.
     pub fn of(text: &str) -> TrustedContent {
         let policy = Policy::parse(text).ok();
         let listed = policy.iter().flat_map(|policy| policy.catalogue());
@@ -97,8 +97,8 @@ pub fn ruling(listed: &ToolListing<'_>) -> String {
     text
 }
 
-/// Reads a file that the person named by its full path or has trusted. Refuses any other file, and a trusted one that
-/// has changed since.
+/// Reads a file that the person named by its full path or has trusted. Refuses any other file, a trusted one that has
+/// changed since, and one that others can change. `unreadable` makes the failure for a file that cannot be read.
 pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<String, Failure> {
     let is_named = path.is_absolute();
     let path = absolute(path)?;

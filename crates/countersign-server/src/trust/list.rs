@@ -1,8 +1,7 @@
 //! The trust list: everything a person has trusted, in one file.
 //!
-//! Input: files, stores, servers and hooks that a person trusts. Output: the recorded hashes and identities to compare
-//! with.
-//! The file is in the person's own configuration folder. It is refused if others can write it.
+//! Files, stores, servers and hooks are recorded by hash or identity, and compared when they are used again. The file
+//! is in the person's own configuration folder. It is refused if others can write it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -16,7 +15,7 @@ use super::{FileIdentity, TrustedContent, who};
 use crate::failure::Failure;
 use crate::{private_file, regular};
 
-/// Size limit of the list in bytes.
+/// Maximum size of the list in bytes.
 const LARGEST: u64 = 8 * 1024 * 1024;
 const FILE: &str = "trusted.json";
 const LOCK: &str = "trusted.lock";

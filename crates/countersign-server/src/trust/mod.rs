@@ -1,8 +1,8 @@
 //! Trust: decides which files, stores, servers and hook commands from outside this program may be used.
 //!
-//! Input: paths, servers and commands that settings, folders and command lines name. Output: those that the person
-//! named explicitly or trusted before, or a refusal that says what to do.
-//! Not here: judging whether a policy is a good one. A person reads it before trusting it.
+//! Paths, servers and commands may come from settings, folders and command lines. Only those that the person named
+//! explicitly or trusted before are accepted; the others are refused with a hint that says what to do. Whether a policy
+//! is a good one is not judged here: a person reads it before trusting it.
 
 mod file;
 mod list;

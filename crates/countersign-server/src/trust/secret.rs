@@ -1,10 +1,10 @@
 //! Trust in files that contain a token or a key.
 //!
-//! Input: the path of such a file. Output: nothing, or a refusal that says what to do.
 //! INVARIANT: the path must be absolute, and nobody else can write the file. With a token from a cloned repository, a
 //! person would act in someone else's name. With a sealing key from there, the author of the repository could decrypt
 //! the person's secrets.
-//! Not here: trust in a certain content. Tokens are replaced regularly, and nobody reviews them.
+//!
+//! The content is not checked, because tokens are replaced regularly and nobody reviews them.
 
 use std::path::Path;
 

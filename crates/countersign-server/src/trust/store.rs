@@ -1,6 +1,5 @@
 //! Trust in stores and other databases of this program.
 //!
-//! Input: a path. Output: a store that may be opened, or a refusal that says what to do.
 //! The content of a store changes all the time, so a store is identified by its inode number and creation time. Stores
 //! that this program creates are trusted from then on; a store found in a folder is refused until a person trusts it.
 

@@ -1,9 +1,8 @@
 //! Checks who can change a file: only root and the person who runs this program, or others as well.
 //!
-//! Input: an absolute path. Output: nothing, or a refusal with the command that fixes the permissions. Every folder on
-//! the path is checked and every symbolic link is followed step by step, because a person who can replace a folder can
-//! replace its contents.
-//! Not here: access control lists, and the rights of root.
+//! A path that others can change is refused with the command that fixes the permissions. Every folder on the path is
+//! checked and every symbolic link is followed step by step, because a person who can replace a folder can replace its
+//! contents. Access control lists and the rights of root are not checked.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
