@@ -1,8 +1,8 @@
-//! Environment of the processes that we start.
+//! Environment of the processes that this program starts.
 //!
-//! Input: our own environment, and names of further variables from the operator. Output: the variables that a program
-//! needs to start and to find its files. Everything else is withheld (X78): our settings, tokens for other servers,
-//! keys of the person's other programs.
+//! A child gets the variables that a program needs to start and to find its files, and further ones that the operator
+//! names. Everything else is withheld (X78): this program's settings, tokens for other servers, keys of the person's
+//! other programs.
 
 use std::ffi::{OsStr, OsString};
 
@@ -32,14 +32,14 @@ const NAMES: [&str; 20] = [
 ];
 /// Prefix of locale variables.
 const LOCALE: &str = "LC_";
-/// Prefix of our own settings; no child gets one of them.
+/// Prefix of this program's own settings; no child gets one of them.
 const OURS: &str = "COUNTERSIGN_";
 
 /// Hint for failures of a child that may lack a variable.
 pub const HINT: &str = "it gets PATH, HOME and the like, not the whole environment; if it needs another variable, name it with \
                         `--pass-env NAME`, or `pass_env` in the servers' file";
 
-/// Checks the name of a further variable for a child process. Refuses our own settings.
+/// Checks the name of a further variable for a child process. Refuses this program's own settings.
 pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(['=', '\0']) || text.contains(char::is_whitespace) {
         return Err(format!(
@@ -110,7 +110,7 @@ mod tests {
         };
         check(&[], &["PATH", "LC_ALL"]);
         check(&["GITHUB_TOKEN"], &["PATH", "LC_ALL", "GITHUB_TOKEN"]);
-        // `name` refuses our settings; they are filtered here, too.
+        // `name` refuses this program's settings; they are filtered here, too.
         check(&["COUNTERSIGN_STORE"], &["PATH", "LC_ALL"]);
     }
 

@@ -40,7 +40,7 @@ pub struct Job {
     pub arguments: Vec<u8>,
     /// Credential that was submitted with the call.
     pub secret: Option<Secret>,
-    /// Time limit for the command.
+    /// Time limit of the call. The command gets slightly less.
     pub timeout: Duration,
 }
 
@@ -66,7 +66,8 @@ pub struct CommandExecutor {
 }
 
 impl CommandExecutor {
-    /// Takes the program and its arguments, and checks that the program exists, before anything is approved.
+    /// Creates an executor from a program and its arguments. Fails if the program is not found, so that this is known
+    /// before anything is approved.
     pub fn new(command: &[String], pass_env: &[String]) -> Result<CommandExecutor, Failure> {
         let (program, arguments) = command
             .split_first()
@@ -88,7 +89,7 @@ impl CommandExecutor {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            // The environment is cleared: a tool that could read our token could decide approvals.
+            // The environment is cleared: a tool that could read the token of this process could decide approvals.
             .env_clear()
             .envs(environment::inherited(&self.pass_env))
             .env("COUNTERSIGN_TOOL", &job.tool)

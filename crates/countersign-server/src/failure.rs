@@ -30,7 +30,7 @@ pub enum Exit {
     CallFailed,
     /// The person pressed Ctrl-C.
     Interrupted,
-    /// The MCP server behind the gateway ended; with its exit code.
+    /// The MCP server behind the gateway ended, with this exit code.
     Server(u8),
 }
 
@@ -60,7 +60,7 @@ pub struct Failure {
     pub code: Cow<'static, str>,
     /// Message for people. May quote foreign text, which is escaped on output.
     pub message: String,
-    /// Advice on what to do next. A borrowed hint is our own text; an owned one may quote foreign text.
+    /// Advice on what to do next. A borrowed hint is text of this program; an owned one may quote foreign text.
     pub hint: Option<Cow<'static, str>>,
 }
 

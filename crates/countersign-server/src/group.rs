@@ -1,7 +1,7 @@
 //! A child process and everything it starts, as one process group that is ended as a whole.
 //!
-//! Input: a child that leads its own process group. Output: the end of all processes in that group, even if we are
-//! killed (`watcher`). Processes that leave the group (daemons) are not tracked.
+//! All processes in the group are ended, even if this program is killed (`watcher`). Processes that leave the group
+//! (daemons) are not tracked.
 
 mod watcher;
 
@@ -18,7 +18,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum time to wait until a group is gone after SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
-/// Interval at which we check whether a group still exists.
+/// Interval at which to check whether a group still exists.
 const LOOKS: Duration = Duration::from_millis(10);
 
 /// A process group that is ended on drop.
@@ -29,8 +29,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Takes the group of a child that was started with `process_group(0)`. Returns `None` if the child has already
-    /// exited.
+    /// Returns the group of a child that was started with `process_group(0)`, and registers it with the watcher. `None`
+    /// if the child has already exited.
     pub fn of(child: &Child) -> Option<Group> {
         let id = group_of(child)?;
         watcher::add(id);
@@ -103,7 +103,8 @@ fn group_of(child: &Child) -> Option<Pid> {
 }
 
 impl Drop for Group {
-    /// Sends SIGTERM to a group that was not ended. The watcher ends processes that ignore it, after we exit.
+    /// Sends SIGTERM to a group that was not ended. The watcher ends processes that ignore it, after this process
+    /// exits.
     fn drop(&mut self) {
         if !self.is_over {
             self.signal(Signal::TERM);

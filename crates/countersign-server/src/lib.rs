@@ -1,7 +1,7 @@
 //! The `countersign` command: the service and the command line.
 //!
-//! Input: a command line. Output: an exit code; everything printed for people goes through `output`.
-//! Not here: approval rules. Surfaces talk to the gate, never to each other.
+//! Everything printed for people goes through `output`. The approval rules are in the `countersign` crate; surfaces
+//! talk to its gate, never to each other.
 
 pub mod access;
 pub mod agents;

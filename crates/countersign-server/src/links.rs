@@ -1,7 +1,9 @@
 //! Follows the paths in a call's arguments, so that a link to a sensitive file is held like the file itself.
 //!
-//! Input: the working folder and the arguments. Output: the working folder with every path that leads elsewhere; before
-//! the call starts, whether any of them has changed. Used by all surfaces whose calls run on this machine.
+//! A call is proposed with its working folder and every path that leads elsewhere. Before it starts, the paths are
+//! followed again, and the call is denied if any of them has changed. Used by all surfaces whose calls run on this
+//! machine.
+//!
 //! A path need not exist: its existing part is followed, as for a file that is about to be written. Hard links, mounts,
 //! and names that a shell puts together are not detected, and a link can be replaced after it was followed.
 
@@ -18,12 +20,12 @@ use countersign::working_folder::{BadFolder, HOME, Link, UNREADABLE, WorkingFold
 
 use crate::failure::Failure;
 
-/// Maximum number of links that lead to one place. The kernel follows 40; some programs follow more themselves.
+/// Maximum number of links that are followed for one path. The kernel follows 40; some programs follow more themselves.
 const MOST_HOPS: usize = 256;
-/// Levels of percent encoding that are resolved.
+/// Maximum number of nested levels of percent encoding that are resolved.
 const MOST_DECODED: usize = 3;
 
-/// Difference between the places of a call if the one of now cannot be told.
+/// Difference to report if it is not known where the paths of a call lead now.
 const UNKNOWN: &str = "its folder, or a link in its arguments, does not lead where the approval says";
 /// Maximum number of characters of a path in a reason.
 const LONGEST_SHOWN: usize = 400;
@@ -49,7 +51,7 @@ pub struct StartFolders {
 }
 
 impl StartFolders {
-    /// A working folder alone.
+    /// Creates start folders that consist of a working folder only.
     pub fn working(folder: &str) -> StartFolders {
         StartFolders {
             working: folder.to_owned(),
@@ -57,7 +59,8 @@ impl StartFolders {
         }
     }
 
-    /// The working folder of a server, and the folders that its command names.
+    /// Creates the start folders of a server: its working folder, and the existing folders that the words of its
+    /// command name.
     pub fn of_command(folder: String, words: &[String]) -> StartFolders {
         let values = words
             .iter()
@@ -76,8 +79,8 @@ impl StartFolders {
 
 impl ShownPlace {
     /// Follows the folder and the links again, and returns why the call must not start if they differ from those that
-    /// were shown. `runs` are the arguments that would run; a person may have edited them. `others` are the other
-    /// folders that relative paths may begin in.
+    /// were shown; otherwise `None`. `runs` are the arguments that would run; a person may have edited them. `others`
+    /// are the other folders that relative paths may begin in.
     pub async fn changed(self, runs: Arguments, others: Vec<String>) -> Option<String> {
         let look = move || {
             let folders = StartFolders {
@@ -98,7 +101,7 @@ impl ShownPlace {
             }
             (!now(&runs).is_some_and(is_shown)).then(|| UNSEEN_LINK.to_owned())
         };
-        // A look that fails has seen nothing, so the call must not start.
+        // If following the paths panics, nothing is known about them, so the call must not start.
         let looked = tokio::task::spawn_blocking(look).await;
         looked.unwrap_or_else(|_| Some(changed_reason(UNKNOWN)))
     }
@@ -144,7 +147,7 @@ pub fn difference(shown: &WorkingFolder, now: &WorkingFolder) -> Option<String> 
     })
 }
 
-/// Returns the folder of this process as text, or fails if there is none.
+/// Returns the current folder of this process as text. Fails if there is none or its name is not UTF-8.
 pub fn current_folder() -> Result<String, Failure> {
     let folder = std::env::current_dir();
     let folder = folder
@@ -154,7 +157,8 @@ pub fn current_folder() -> Result<String, Failure> {
     named.map_err(|failure| failure.hint("start it in another folder"))
 }
 
-/// Returns the working folder with the links that the arguments name.
+/// Returns the working folder with the links that the arguments name. Fails if the folder is not valid, or if there are
+/// too many links for a card.
 pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFolder, BadFolder> {
     let folder = folders.working.as_str();
     let leaves = json::leaves(arguments.as_bytes());
@@ -167,7 +171,7 @@ pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFo
     if start.real != start.plain {
         links.push(link(folder, &start.real));
     }
-    // The members of a list have its name.
+    // The items of a list have the list's name.
     let is_base = |pointer: &str| {
         let mut names = pointer.rsplit('/');
         let name = names.find(|name| name.parse::<usize>().is_err());
@@ -290,7 +294,7 @@ impl Base {
     /// pattern is followed up to its first wildcard, since no file has that name.
     fn targets_of(&self, path: &Path) -> Vec<PathBuf> {
         let plain = without_dots(path);
-        // The folder may be a link itself; that is noted once, not for each path below it.
+        // The folder may be a link itself; that is recorded once, not for each path below it.
         let expected = match plain.strip_prefix(&self.plain) {
             Ok(rest) => self.real.join(rest),
             Err(_) => plain.clone(),
@@ -315,7 +319,7 @@ fn unusual_home() -> Option<PathBuf> {
     (!is_usual && home.parent().is_some()).then_some(home)
 }
 
-/// Returns true if a path is a folder, or a folder followed by wildcards.
+/// Returns true if `path` is `folder`, or `folder` followed by wildcards.
 fn is_at(path: &Path, folder: &Path) -> bool {
     let is_wild = |name: &std::ffi::OsStr| name.to_string_lossy().chars().all(|c| "*?.".contains(c));
     let rest = path.strip_prefix(folder);
@@ -377,8 +381,8 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
-/// Makes a link. A byte of the target that is not UTF-8 is written as a replacement character and its number: the policy
-/// holds a call with such a target, and two of them differ.
+/// Creates a link. A byte of the target that is not UTF-8 becomes a replacement character and the byte in hex: the
+/// policy holds a call with such a target, and two different targets stay different.
 fn link(name: &str, target: &Path) -> Link {
     let mut text = String::new();
     for chunk in target.as_os_str().as_encoded_bytes().utf8_chunks() {

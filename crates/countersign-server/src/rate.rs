@@ -1,7 +1,6 @@
 //! Rate limits by key, in a table of fixed size.
 //!
-//! Input: a key, such as an address or a name. Output: permission, or the time to wait.
-//! Not here: the keys themselves. Only their hashes are kept, with a random seed per process, so that
+//! Keys are addresses or names, for example. Only their hashes are stored, with a random seed per process, so that
 //! neither long nor chosen keys cost memory.
 
 use std::collections::hash_map::RandomState;

@@ -1,8 +1,7 @@
 //! Reads files that someone else may have created: only regular files, and only up to a size limit.
 //!
-//! Input: a path and a limit in bytes. Output: the whole file, or an error. A named pipe can block its reader forever,
-//! and a device may be endless, so every policy, configuration, agent, settings or key file is read through this
-//! module.
+//! A named pipe can block its reader forever, and a device may be endless, so every policy, configuration, agent,
+//! settings or key file is read through this module.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};

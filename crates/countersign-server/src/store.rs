@@ -47,7 +47,8 @@ pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn
     }
 }
 
-/// Fails if the store is a file that the person has not trusted. A PostgreSQL URL always passes.
+/// Fails if the store is a file that must not be opened, for example because the person has not trusted it. A
+/// PostgreSQL URL always passes.
 pub fn check(place: &str) -> Result<(), Failure> {
     match is_postgres(place) {
         true => Ok(()),

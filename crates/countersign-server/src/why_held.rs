@@ -1,7 +1,7 @@
 //! Words for an agent about why its call waits for a person.
 //!
-//! Input: the notes of a held call, and its working folder. Output: what the policy noted, and where links lead if that is
-//! the reason. Notes name arguments, patterns and paths, never the content of a file.
+//! The words say what the policy noted, and where links lead if that is the reason. Notes name arguments, patterns and
+//! paths, never the content of a file.
 
 use countersign::display::clip;
 use countersign::working_folder::WorkingFolder;
@@ -12,7 +12,7 @@ use crate::output::once;
 const MOST: usize = 3;
 /// Maximum number of characters of one reason.
 const LONGEST: usize = 600;
-/// Words of a policy's note about a link.
+/// Text by which a policy's note about a link is recognised.
 const LINKED: &str = " a link to a ";
 
 /// Returns why a call is held, or `None` if every call of its tool is. `notes` are all of the call's notes.

@@ -21,7 +21,7 @@ pub const SHORTEST_PASSWORD: usize = 10;
 /// Maximum bytes of a password, because hashing longer ones only costs time.
 const LONGEST_PASSWORD: usize = 1024;
 
-/// Account of a person, as stored in the registry.
+/// Account of a person, as stored in the store's registry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Account {
     /// Name of the person, as written when the account was added.
@@ -56,7 +56,7 @@ impl Account {
         }
     }
 
-    /// Returns the generation, which the person's tokens and talks are bound to.
+    /// Returns the generation, which the person's tokens and conversations are bound to.
     pub fn generation(&self) -> &str {
         &self.generation
     }

@@ -1,6 +1,4 @@
-//! Address of the service, stored so that commands which use the same store can print links to the service.
-//!
-//! Input: the base URL of a service that starts. Output: the base URL, for commands on the same store.
+//! Base URL of the service, stored so that commands which use the same store can print links to the service.
 
 use countersign::command::{Command, PutEntry, TakeEntry};
 use countersign::id::Tenant;

@@ -28,12 +28,12 @@ pub struct Caller {
     pub credential: Credential,
     /// Registry entries (token or session, account) that must still be valid when a decision is recorded.
     pub authority_bases: Vec<AuthorityBasis>,
-    /// Time at which the credential expires. Using a session moves its expiry.
+    /// Time at which the credential expires, if it does. Using a session moves its expiry.
     pub expires_at: Option<Time>,
 }
 
 /// A person together with the generation of the account, for data that must not pass to a later account of the same
-/// name, such as talks.
+/// name, such as conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speaker {
     /// Name of the person.

@@ -1,10 +1,9 @@
 //! Access control: tokens for programs; accounts, sessions, sign-in links and chat senders for people.
 //!
-//! Input: a credential from a request. Output: a [`Caller`], or nothing.
-//! Credentials are stored in the registry under their hash, so that reading the store does not allow signing in. A
-//! revocation takes effect with the next request: callers are cached only while nothing has changed in the store
-//! (`web::caller_cache`).
-//! Not here: which route requires which scope; see `http`.
+//! A credential from a request is resolved to a [`Caller`], or rejected. Credentials are stored in the registry under
+//! their hash, so that reading the store does not allow signing in. A revocation takes effect with the next request:
+//! callers are cached only while nothing has changed in the store (`web::caller_cache`). The scopes that each route
+//! requires are listed in `http`.
 
 mod account;
 pub mod address;

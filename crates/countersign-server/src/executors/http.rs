@@ -32,7 +32,8 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// Parses the URL and reads the signing key from the environment variable `key_env`.
+    /// Creates a tool from its URL and the signing key in the environment variable `key_env`. Fails if the URL is
+    /// invalid, or if the key is missing or too short. `allowed` limits the addresses that are called.
     pub fn new(url: &str, key_env: &str, allowed: AllowedTargets) -> Result<HttpTool, String> {
         let key =
             std::env::var(key_env).map_err(|_| format!("the environment variable `{key_env}` is not set"))?;

@@ -1,9 +1,9 @@
-//! Ends the process groups of our children after we were killed.
+//! Ends the process groups of this program's children after the program was killed.
 //!
 //! MCP clients give a gateway two seconds to exit, and then kill it. So a small shell process, the watcher, runs
-//! alongside this one and knows the process groups of our children. The watcher's standard input closes when this
-//! process ends, for whatever reason; then the watcher ends the groups, after the same grace periods that we would use.
-//! (PR_SET_PDEATHSIG would need unsafe code, and is tied to one of our threads, not to the process.)
+//! alongside this one and knows the process groups of its children. The watcher's standard input closes when this
+//! process ends, for whatever reason; then the watcher ends the groups, after the same grace periods that this process
+//! would use. (PR_SET_PDEATHSIG would need unsafe code, and is tied to one thread of the parent, not to the process.)
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -73,7 +73,7 @@ fn start() -> Option<ChildStdin> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // In its own process group, so that a signal to our whole group does not reach the watcher.
+        // In its own process group, so that a signal to the whole group of this process does not reach the watcher.
         .process_group(0)
         .spawn();
     match started {

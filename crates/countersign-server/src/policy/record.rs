@@ -1,9 +1,8 @@
 //! Policy on record: all processes that rule on the same calls over one store must use the same policy (X98).
 //!
-//! Input: the hash of a policy. Output: a refusal while a process with a different policy is alive or, for hooks, which
-//! live for only one call, while a different policy is on record.
-//! Not here: the definition of these groups of processes. They are the services of one tenant, the gateways to a server
-//! of one name, and the hooks of one coding agent; each group has its own record.
+//! A process is refused while a process with a different policy is alive or, for hooks, which live for only one call,
+//! while a different policy is on record. Three groups of processes each have a record of their own: the services of
+//! one tenant, the gateways to a server of one name, and the hooks of one coding agent.
 
 use std::time::Duration;
 
