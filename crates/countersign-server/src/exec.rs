@@ -38,7 +38,7 @@ pub struct Job {
     pub call: Option<String>,
     /// Exact bytes of the arguments.
     pub arguments: Vec<u8>,
-    /// Credential that was submitted with the call.
+    /// Credential that was submitted with the call, if any.
     pub secret: Option<Secret>,
     /// Time limit of the call. The command gets slightly less.
     pub timeout: Duration,

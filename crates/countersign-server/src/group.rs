@@ -37,7 +37,8 @@ impl Group {
         Some(Group { id, is_over: false })
     }
 
-    /// Waits for the child to exit, then ends the rest of its group: with SIGTERM first, then with SIGKILL.
+    /// Waits for the child to exit by itself, then ends the rest of its group. A child or group that does not exit in
+    /// time gets SIGTERM, then SIGKILL. Returns the child's exit status.
     pub async fn end(mut self, child: &mut Child) -> io::Result<ExitStatus> {
         let by_itself = tokio::time::timeout(ENDS_WITHIN, child.wait()).await;
         let status = match by_itself {

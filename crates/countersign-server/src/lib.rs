@@ -50,7 +50,7 @@ use crate::output::Output;
 
 use countersign_store::private_file;
 
-/// Runs the command line of this process.
+/// Runs the command line of this process and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::of_process() {
         Ok(cli) => cli,

@@ -115,8 +115,8 @@ pub fn changed_reason(difference: &str) -> String {
     )
 }
 
-/// Returns how the place of a call differs from the one that was shown, by the first path that leads elsewhere. `None`
-/// if all paths lead to the same places.
+/// Returns how the folder and links of a call differ from those that were shown, by the first path that leads
+/// elsewhere. `None` if all paths lead to the same places.
 pub fn difference(shown: &WorkingFolder, now: &WorkingFolder) -> Option<String> {
     let name = |path: &str| format!("`{}`", display::clip(path, LONGEST_SHOWN));
     if shown.path() != now.path() {

@@ -15,7 +15,8 @@ const LONGEST: usize = 600;
 /// Text by which a policy's note about a link is recognised.
 const LINKED: &str = " a link to a ";
 
-/// Returns why a call is held, or `None` if every call of its tool is. `notes` are all of the call's notes.
+/// Returns why a call is held; `None` if there is no particular reason, because every call of its tool is held. `notes`
+/// are all of the call's notes.
 pub fn why_held(notes: &[String], folder: Option<&WorkingFolder>) -> Option<String> {
     let places: Vec<String> = folder.into_iter().flat_map(WorkingFolder::notes).collect();
     let shown = |text: &String| match text.chars().count() > LONGEST {

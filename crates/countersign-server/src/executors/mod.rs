@@ -52,8 +52,8 @@ enum Tool {
 pub struct Executors(HashMap<ToolName, Tool>);
 
 impl Executors {
-    /// Prepares the configured tools. `private` lists private addresses that tools may be called at. Fails at the first
-    /// invalid tool.
+    /// Creates the executors of the configured tools. `private` lists private addresses that tools may be called at,
+    /// such as `127.0.0.1:9000`. Fails at the first invalid tool.
     pub fn new(tools: &BTreeMap<String, ToolTarget>, private: &[String]) -> Result<Executors, Failure> {
         let allowed = AllowedTargets::new(private).map_err(|problem| {
             Failure::error("bad_config", problem.to_string()).hint("write `127.0.0.1:9000`")

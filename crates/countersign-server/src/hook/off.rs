@@ -40,17 +40,17 @@ const CHANGES_HOOKS: [&str; 19] = [
     "CLAUDE_CODE_SHELL*",
 ];
 
-/// A setting that keeps hooks from running.
+/// A setting that turns hooks off, or that changes the environment in which they run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Switch {
     pub file: PathBuf,
     /// Path of the key within the file.
     pub key: String,
-    /// Which hooks are turned off.
+    /// Which hooks are affected.
     pub reach: Reach,
 }
 
-/// Hooks that a setting turns off.
+/// Hooks that a setting turns off or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Every hook except those of the machine's administrator.

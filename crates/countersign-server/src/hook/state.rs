@@ -82,7 +82,8 @@ impl HookState {
         text.trim().parse().ok()
     }
 
-    /// Returns the approval that this tool use was held for, wherever its links led at that time.
+    /// Returns the approval that this tool use was held for, wherever its links led at that time; `None` if there is
+    /// none or the coding agent sends no ids.
     pub fn held_for(&self, call: &Before) -> Option<ApprovalId> {
         let text = regular::read_text(&self.held_file(call)?, LARGEST).ok()?;
         text.trim().parse().ok()
@@ -147,8 +148,8 @@ impl HookState {
         }
     }
 
-    /// Notes that the outcome is recorded. For an approved call with an id, an empty file remains, so that the call is
-    /// not started again.
+    /// Deletes the permit of a call whose outcome is recorded. For an approved call with an id, an empty file remains,
+    /// so that the call is not started again.
     pub fn ended(&self, identity: &CallIdentity) {
         let file = self.started_file(identity);
         let passed = self.started(identity).is_some_and(|(_, started)| started.passed);
@@ -171,7 +172,7 @@ impl HookState {
     }
 
     /// Returns the file that names the approval of a tool use, if the coding agent sends ids. Unlike
-    /// [`waiting_file`](Self::waiting_file), it does not depend on the place.
+    /// [`waiting_file`](Self::waiting_file), it does not depend on the call's folder and links.
     fn held_file(&self, call: &Before) -> Option<PathBuf> {
         let parts = [
             self.backend.as_bytes(),
@@ -199,7 +200,7 @@ impl HookState {
         self.folder.join(format!("{}.started", name(&parts)))
     }
 
-    /// Deletes old files.
+    /// Deletes files that are older than `OLD`.
     fn delete_old_files(&self) {
         let Ok(files) = std::fs::read_dir(&self.folder) else {
             return;

@@ -141,8 +141,8 @@ impl Gateway {
         self.end_calls_of(server, CLOSED).await;
     }
 
-    /// Ends the open calls of a server process that has just ended, so that nobody approves what can no longer run.
-    /// Calls of stateless servers stay open for the next process.
+    /// Ends the open calls of a server process that has just ended, in the background, so that nobody approves what can
+    /// no longer run. Calls of stateless servers stay open for the next process.
     pub fn server_ended(self: &Arc<Self>, server: &Arc<Server>) {
         if self.resumes(&server.name) {
             return;

@@ -1,8 +1,7 @@
 //! Answers to the client about a held call.
 //!
-//! Input: an approval. Output: exactly one answer to the call: the tool's result, byte for byte, or an error that says
-//! why the call did not run. A call that still waits is answered as pending, with instructions for getting the result
-//! later.
+//! Every call gets exactly one answer: the tool's result, byte for byte, or an error that says why the call did not
+//! run. A call that still waits is answered as pending, with instructions for getting the result later.
 
 use countersign::approval::Approval;
 use countersign::call::Call;

@@ -22,7 +22,7 @@ const MOST_BYTES: usize = countersign::provenance::MOST_BYTES;
 /// Maximum size of one answer in bytes. Larger ones are not kept, so values that occur only in them have unknown
 /// provenance.
 pub const LARGEST: usize = 256 * 1024;
-/// Maximum number of requests that wait for an answer.
+/// Number of requests without an answer at which all of them are forgotten.
 const MOST_ASKED: usize = 1000;
 
 /// Records what a client has seen, for provenance: the open requests to one server, and the history of answers, which

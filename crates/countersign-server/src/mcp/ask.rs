@@ -1,7 +1,7 @@
 //! Asks the person at the client through MCP elicitation.
 //!
-//! Input: a pending approval. Output: a recorded decision, or nothing. The answer proves only who uses the client, so
-//! it counts as text in a conversation and by default decides only `write` calls of low or medium risk (X60). An answer
+//! The person's answer is recorded as a decision on the pending approval. It proves only who uses the client, so it
+//! counts as text in a conversation and by default decides only `write` calls of low or medium risk (X60). An answer
 //! that comes faster than a person can read is ignored, and the approval stays open for other surfaces.
 
 use std::time::{Duration, Instant};
@@ -191,7 +191,7 @@ fn takes_forms(capabilities: &[u8]) -> bool {
     }
 }
 
-/// Returns the parameters of `elicitation/create`. The default choice is to deny.
+/// Returns the parameters of `elicitation/create`, as JSON. The default choice is to deny.
 pub fn form(approval: &Approval, question: &str) -> String {
     let terms = approval.calls.first().map(|call| &call.terms);
     let label = |label: Option<&String>, other: &str| label.cloned().unwrap_or_else(|| other.to_owned());

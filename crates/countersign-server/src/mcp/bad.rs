@@ -74,7 +74,8 @@ impl LenientReading {
         }
     }
 
-    /// Returns the id if the bytes seem to be a request, which means that they contain a method and exactly one id.
+    /// Returns the id if the bytes seem to be a request, which means that they contain a method and exactly one id;
+    /// otherwise `None`.
     pub fn asks(&self) -> Option<&Id> {
         self.only_id().filter(|_| self.has_method)
     }

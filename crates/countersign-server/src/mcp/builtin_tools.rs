@@ -97,7 +97,8 @@ async fn wait(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Option<OneLine> {
     Some(relay.waited(form, waited).await)
 }
 
-/// Answers a permission prompt. The client runs the tool itself, so it gets a yes with the exact input, or a no.
+/// Answers a permission prompt. The client runs the tool itself, so it gets a yes with the exact input to run, or a no
+/// with the reason. Returns `None` if the request was cancelled.
 async fn approve(relay: &Arc<Relay>, in_flight: &InFlightCall) -> Option<OneLine> {
     let behaves = match ask_about_client_call(relay, in_flight).await {
         Ok(input) => format!("{{\"behavior\":\"allow\",\"updatedInput\":{input}}}"),

@@ -165,7 +165,8 @@ impl Gateway {
         }
     }
 
-    /// Returns the run name that a call belongs to, by the tool's qualified name.
+    /// Returns the run name of the server in a tool's qualified name; that of all servers together if the server is
+    /// unknown.
     pub(super) fn run_of(&self, tool: &str) -> &Run {
         let server = tool.split_once('/').map(|(server, _)| server);
         server

@@ -1,7 +1,7 @@
 //! Newline-delimited messages on a byte stream.
 //!
-//! Input: bytes. Output: parsed messages that share the read buffer's memory, or why a line is not a message. A line
-//! that is too long is skipped, and reading continues with the next.
+//! Each line gives a parsed message that shares the read buffer's memory, or the reason why the line is not a message.
+//! A line that is too long is skipped, and reading continues with the next.
 
 use std::io;
 

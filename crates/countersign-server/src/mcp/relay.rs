@@ -140,9 +140,9 @@ pub struct Who {
 /// Name, capabilities and handshake of a client, as it stated them.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
-    /// Name of the client.
+    /// Name of the client, if it stated one.
     pub name: Option<String>,
-    /// Capabilities of the client, as JSON.
+    /// Capabilities of the client, as JSON, if it stated any.
     pub capabilities: Option<String>,
     /// Parameters of the client's `initialize` request, as JSON, if it sent one.
     pub greeting: Option<String>,
@@ -319,8 +319,8 @@ impl Relay {
         Some(frame.line)
     }
 
-    /// Handles an unreadable message from the server. Nothing of it is forwarded; a request that it seems to answer
-    /// fails at once.
+    /// Handles an unreadable message from the server. Nothing of it is forwarded. A request that it seems to answer
+    /// fails at once: returns the error for the client, or `None` if no request of the client is concerned.
     fn hear_bad(&self, bad: &Bad) -> Option<OneLine> {
         let (name, problem) = (&self.server.name, bad.problem());
         output::print_to_stderr(&format!(
@@ -476,7 +476,8 @@ impl Relay {
         self.is_own(&found).then_some(found)
     }
 
-    /// Returns true if an approval belongs to this client.
+    /// Returns true if an approval was proposed for this client's caller by this gateway, or by another gateway process
+    /// that was started in the same way.
     pub(super) fn is_own(&self, approval: &Approval) -> bool {
         self.gateway.is_of_ours(approval)
             && approval.requester == self.who.requester

@@ -61,8 +61,8 @@ struct State {
 }
 
 impl Restarting {
-    /// Wraps a server that was just started. The receiver yields this process and each later one, for
-    /// [`Restarting::hear`].
+    /// Creates the handle of a server that was just started. A stateless server also takes over calls that a dead
+    /// gateway left open. The receiver yields this process and each later one, for [`Restarting::hear`].
     pub async fn new(
         gateway: Arc<Gateway>,
         who: Who,

@@ -76,7 +76,7 @@ pub enum Lost {
     /// The request was sent and answered with an HTTP error status in place of a message. The server may have acted on
     /// it before, or a proxy in between may have answered.
     Refused(String),
-    /// The request was or may have been sent.
+    /// The request was or may have been sent, and its answer is missing or cannot be read.
     Unknown(String),
 }
 
@@ -402,7 +402,7 @@ impl Server {
     }
 }
 
-/// Returns true if a request id was made by the gateway.
+/// Returns true if a request id has the prefix of the gateway's own ids.
 pub fn is_own(id: &Id) -> bool {
     let own = quote(OWN);
     id.as_json().starts_with(own.trim_end_matches('"'))

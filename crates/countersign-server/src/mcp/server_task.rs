@@ -28,7 +28,7 @@ const MOST_FAILURES: u32 = 5;
 pub struct ServerTask {
     server: Arc<Server>,
     id: String,
-    /// Protocol members of `_meta` for requests about the task, in protocol versions from 2026-07-28 on.
+    /// Protocol members of `_meta` for requests about the task; `None` in protocol versions before 2026-07-28.
     meta: Option<Arc<str>>,
 }
 
@@ -55,7 +55,7 @@ impl ServerTask {
         })
     }
 
-    /// Waits for the outcome without a time limit.
+    /// Waits for the task's outcome, without a time limit.
     pub async fn end(&self) -> Outcome {
         match self.meta {
             Some(_) => self.watch().await,

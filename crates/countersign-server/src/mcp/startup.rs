@@ -1,7 +1,7 @@
 //! Startup: which servers there are, and connecting to them.
 //!
-//! Input: the command line, or the file of servers it names. Output: one connected server or several, and for each a
-//! run name by which a restarted gateway finds its open calls.
+//! The command line names the servers, or a file that lists them. Each server gets a run name by which a restarted
+//! gateway finds its open calls.
 
 use std::collections::HashMap;
 

@@ -247,7 +247,8 @@ impl Relay {
         asked.task(approval, status, &format!(",\"{member}\":{value}"))
     }
 
-    /// Returns the answer that the call would have got without a task.
+    /// Returns the answer that the call would have got without a task, and records that the client has learned how the
+    /// call ended.
     async fn ended(&self, id: ApprovalId, is_modern: bool) -> Result<Frame, super::frame::Unreadable> {
         let form = Form {
             id: "0".to_owned(),

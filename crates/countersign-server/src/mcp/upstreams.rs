@@ -1,8 +1,7 @@
 //! The gate's executor: sends approved calls to their server, once, with the stored argument bytes.
 //!
-//! Input: a permit, which exists only after the start is recorded. Output: the outcome. If the answer gets lost, the
-//! outcome is unknown and the call is never sent again. A tool whose definition is no longer the one that was shown is
-//! not called (X30).
+//! A permit exists only after the start is recorded. If the answer gets lost, the outcome is unknown and the call is
+//! never sent again. A tool whose definition is no longer the one that was shown is not called (X30).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -36,13 +35,13 @@ const MOST_LARGE: usize = 64 * 1024 * 1024;
 pub struct Origin {
     /// The server that the call is for.
     pub server: Arc<Server>,
-    /// The hash of the tool's definition when it was proposed.
+    /// The hash of the tool's definition when the call was proposed; `None` if the definition was unknown or ambiguous.
     pub definition: Option<Hash>,
     /// The folder and the links that the card shows, if the call runs on this machine.
     pub place: Option<ShownPlace>,
     /// The client's parameters; `None` if another process proposed the call.
     pub params: Option<Bytes>,
-    /// Alive while the client's request is unanswered.
+    /// Can be upgraded while the client's request is unanswered.
     pub request: std::sync::Weak<()>,
 }
 
@@ -133,7 +132,8 @@ impl Upstreams {
         lock(&self.0).tasks.get(&approval).cloned()
     }
 
-    /// Records that the client no longer wants the result: if the server makes a task of the call, cancel it.
+    /// Records that the client no longer wants the result. If the server makes a task of the call, that task is
+    /// cancelled.
     pub fn unwanted(&self, approval: ApprovalId) {
         lock(&self.0).unwanted.insert(approval);
     }

@@ -1,8 +1,8 @@
 //! Policy on record: all processes that rule on the same calls over one store must use the same policy (X98).
 //!
-//! A process is refused while a process with a different policy is alive or, for hooks, which live for only one call,
-//! while a different policy is on record. Three groups of processes each have a record of their own: the services of
-//! one tenant, the gateways to a server of one name, and the hooks of one coding agent.
+//! A process does not start while a process with a different policy is alive. Hooks live for only one call, so they
+//! refuse calls while a different policy is on record. Three groups of processes each have a record of their own: the
+//! services of one tenant, the gateways to a server of one name, and the hooks of one coding agent.
 
 use std::time::Duration;
 

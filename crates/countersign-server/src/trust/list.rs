@@ -1,7 +1,8 @@
 //! The trust list: everything a person has trusted, in one file.
 //!
-//! Files, stores, servers and hooks are recorded by hash or identity, and compared when they are used again. The file
-//! is in the person's own configuration folder. It is refused if others can write it.
+//! Files are recorded by hash, stores by inode and creation time, servers by address, and hooks by command line. They
+//! are compared with the list when they are used again. The file is in the person's own configuration folder. It is
+//! refused if others can write it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};

@@ -50,7 +50,8 @@ pub struct StorePlace {
 }
 
 impl StorePlace {
-    /// Checks whether the store at `path` may be opened, or may be created if it does not exist.
+    /// Checks whether the store at `path` may be opened, or may be created if it does not exist. Fails with a hint if
+    /// not. If the store is new, the trust list stays locked until [`remember`](Self::remember).
     pub fn find(path: &Path) -> Result<StorePlace, Failure> {
         let is_named = path.is_absolute();
         let path = absolute(path)?;

@@ -155,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends all sessions and their servers.
+    /// Ends all sessions whose servers were started for them, and waits until those servers have ended.
     pub async fn end(&self) {
         if let EndpointBackend::Command(bridge) = &self.behind {
             bridge.end().await;

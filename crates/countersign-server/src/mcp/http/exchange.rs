@@ -66,7 +66,7 @@ pub(super) fn caller(who: &Who) -> String {
     format!("{} {}", who.agent, who.requester)
 }
 
-/// The servers of a session, and the handle that ends them.
+/// The servers of a session, and the handle that ends them, which is `None` once they are ending.
 enum SessionServers {
     One(Arc<Relay>, Mutex<Option<Child>>),
     Several(Arc<Multiplexer>, Mutex<Option<Ends>>),
@@ -141,7 +141,8 @@ impl Conversation {
         self.with.end(&self.life.ending);
     }
 
-    /// Ends the session's calls that wait for a person, or that were approved and have not started.
+    /// Makes the session's servers refuse new requests, and ends its calls that wait for a person, or that were
+    /// approved and have not started.
     pub(super) async fn end_calls(&self) {
         match &self.with {
             SessionServers::One(relay, _) => {

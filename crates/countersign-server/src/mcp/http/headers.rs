@@ -23,7 +23,7 @@ pub fn are_modern(headers: &HeaderMap) -> bool {
     version.is_some_and(|version| version >= MODERN)
 }
 
-/// Checks that the headers repeat the version, method and name of the body.
+/// Checks that the headers repeat the version, method and name of the body. Fails with a message that names the header.
 pub fn check(frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
     let Kind::Request { method, .. } = &frame.kind else {
         return Ok(());
@@ -54,7 +54,8 @@ pub fn check(frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the headers repeat those arguments that the tool's definition also wants in headers.
+/// Checks that the headers repeat those arguments that the tool's definition also wants in headers. Fails with a
+/// message that names the header.
 pub fn check_arguments(frame: &Frame, headers: &HeaderMap, wanted: &[InHeader]) -> Result<(), String> {
     let params = frame.part(&frame.params).unwrap_or_default();
     let arguments = pick(params, ["arguments"]).ok().and_then(|[arguments]| arguments);

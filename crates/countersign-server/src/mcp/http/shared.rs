@@ -22,7 +22,8 @@ pub struct Alias {
 }
 
 impl Alias {
-    /// Gives a request a new id. Returns `None` if the message is not a request.
+    /// Returns a request under a new id made from `number`, and the alias that restores the original id. `None` if the
+    /// message is not a request.
     pub fn of(frame: &Frame, number: u64) -> Option<(Alias, OneLine)> {
         let place = frame.id.clone()?;
         if !matches!(frame.kind, Kind::Request { .. }) {

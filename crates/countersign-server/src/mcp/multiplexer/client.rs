@@ -31,7 +31,7 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// Returns the parameters of the request.
+    /// Returns the parameters of the request as JSON; an empty object if it has none.
     pub fn params(&self) -> &[u8] {
         self.frame.part(&self.frame.params).unwrap_or(b"{}")
     }

@@ -15,7 +15,8 @@ use crate::mcp::server::{OWN, Pages, Params};
 use crate::mcp::wire;
 
 impl Multiplexer {
-    /// Passes a request about a resource to the server that offers it, or refuses the request.
+    /// Passes a request about a resource to the server that offers it, or refuses the request. Returns the message to
+    /// send, if any.
     pub(super) async fn resource(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let Some((uri, _)) = asked.text("uri") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no resource").await;
@@ -37,8 +38,8 @@ impl Multiplexer {
         }
     }
 
-    /// Returns the number of the one server that offers a URI. Fails with the reason if no server or more than one
-    /// does.
+    /// Returns the number of the one server that offers a URI. If only one server has resources, that server is
+    /// returned in any case. Fails with the reason if no server or more than one offers the URI.
     pub(super) async fn owner(&self, uri: &str) -> Result<usize, String> {
         let upstreams = self.upstreams.all();
         let with_resources = upstreams
@@ -68,7 +69,7 @@ impl Multiplexer {
     }
 
     /// Passes a completion request, for an argument of a prompt or of a URI template, to the server that offers it, or
-    /// refuses the request.
+    /// refuses the request. Returns the message to send, if any.
     pub(super) async fn complete(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let reference = pick(asked.params(), ["ref"])
             .ok()
@@ -101,7 +102,7 @@ impl Multiplexer {
     }
 
     /// Passes a request about a task to the server that has the task, or refuses the request. Requests about the
-    /// gateway's own tasks go to the first relay, which answers them.
+    /// gateway's own tasks go to the first relay, which answers them. Returns the message to send, if any.
     pub(super) async fn task(self: Arc<Self>, asked: ClientRequest) -> Option<Routed> {
         let Some((task, _)) = asked.text("taskId") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no task").await;
@@ -130,7 +131,8 @@ impl Multiplexer {
         }
     }
 
-    /// Asks all servers for a task that was not created through this gateway, and returns the servers that have it.
+    /// Asks all servers for a task that was not created through this gateway. Returns the servers that have it, and
+    /// remembers them.
     async fn who_has_task(&self, task: &str) -> Vec<usize> {
         let ask = async |(number, upstream): (usize, &Arc<UpstreamRelay>)| {
             let server = &upstream.relay.server;

@@ -195,8 +195,8 @@ impl Spec {
     }
 }
 
-/// Returns the HTTP target for a URL, with the token from the environment variable `token_env`. Fails if that is not
-/// set.
+/// Returns the HTTP target for a URL, with the token from the environment variable `token_env`. Fails if the variable
+/// is not set or the URL is not acceptable.
 pub fn way(url: &str, token_env: Option<&str>) -> Result<HttpTarget, Failure> {
     let token = token_env.map(|variable| {
         std::env::var(variable).map_err(|_| {

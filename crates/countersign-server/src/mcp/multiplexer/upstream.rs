@@ -21,7 +21,7 @@ use crate::mcp::server::{Gone, Pages, Params, Server, Upstream};
 use crate::mcp::tools::definition;
 use crate::output;
 
-/// One upstream behind the multiplexer. A restarted server is a new `UpstreamRelay` in the same place.
+/// One upstream behind the multiplexer. A restarted server is a new `UpstreamRelay` under the same number.
 pub struct UpstreamRelay {
     /// The relay between the client and this server, which knows nothing of the other servers.
     pub relay: Arc<Relay>,
