@@ -36,7 +36,8 @@ impl Backoff {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Returns how many times in a row the server ended without having run for `WORKED`.
+    /// Returns how many times in a row the server has ended by itself. An end after it had run for `WORKED` starts the
+    /// count again at one.
     pub fn ends(&self, whose: &str) -> u32 {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get(whose).map_or(0, |ends| ends.count)

@@ -190,8 +190,8 @@ const KNOWN: [&str; 6] = [
     "task",
 ];
 
-/// Returns the parameters to send to the server, with this tool name and these arguments. `None` if `original` is not a
-/// JSON object or `arguments` is not UTF-8.
+/// Returns the parameters to send to the server, with this tool name and these arguments. The client's progress token
+/// is left out unless `keeps_progress`. `None` if `original` is not a JSON object or `arguments` is not UTF-8.
 ///
 /// INVARIANT: the arguments sent are exactly `arguments`, whatever `original` contains. No other member is sent that a
 /// server could take for a part of what was approved.

@@ -60,7 +60,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Serves clients until a signal stops the process.
+/// Serves clients until a signal arrives, or until the store permanently refuses writes, which is an error.
 pub async fn run(
     listener: TcpListener,
     gateway: Arc<Gateway>,

@@ -86,7 +86,8 @@ const LOOKS: Duration = Duration::from_millis(50);
 /// Agent name when `--agent` is not given.
 const AGENT: &str = "mcp";
 
-/// Runs the gateway until the client or the server ends.
+/// Runs the gateway: on standard input and output until the client or the server ends, or with `--listen` until a
+/// signal arrives.
 pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<Exit, Failure> {
     if global.server.is_some() {
         return Err(Failure::usage("the gateway works at a store, not at a server")

@@ -212,8 +212,8 @@ impl Restarting {
         Some(relay)
     }
 
-    /// Starts the server again and repeats the client's handshake. Fails with the reason, such as that the backoff is
-    /// not over.
+    /// Starts the server again and repeats the client's handshake, unless the client's request is itself `initialize`.
+    /// Fails with the reason, such as that the backoff is not over.
     async fn start(&self, old: &Relay, method: &str) -> Result<Arc<Relay>, String> {
         if let Some(wait) = self.backoff.wait(WHOSE) {
             let wait = duration::show(wait + Duration::from_secs(1));

@@ -24,7 +24,7 @@ pub const LARGEST: u64 = 16 * 1024 * 1024;
 /// Maximum number of policy changes listed in a message.
 const MOST_CHANGES: usize = 5;
 
-/// Content of a file that the person trusted.
+/// Record of a file's content that the person trusted: its hash and, for a policy, its rulings.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustedContent {

@@ -144,7 +144,7 @@ impl UpstreamRelay {
         self.was_ready.load(Ordering::Relaxed)
     }
 
-    /// Marks the server as ready. Has no effect on one that is out.
+    /// Marks the server as ready. A server that is out stays out, but counts as having been ready.
     pub fn ready(&self, capabilities: Option<Arc<str>>) {
         self.was_ready.store(true, Ordering::Relaxed);
         self.stage.send_if_modified(|stage| {

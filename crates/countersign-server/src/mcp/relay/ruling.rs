@@ -289,8 +289,8 @@ impl Relay {
         }
     }
 
-    /// Handles a cancellation. Returns true if the gateway answers the cancelled request itself, so that the server
-    /// must not see the cancellation.
+    /// Handles a cancellation. Returns true if the cancelled request is still in the gateway, so that the server must
+    /// not see the cancellation. If the settings say so, the approval that the request waits for is withdrawn.
     pub(super) fn cancel(self: &Arc<Self>, frame: &Frame) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let Ok([Some(request)]) = pick(params, ["requestId"]) else {

@@ -81,7 +81,8 @@ impl Relay {
         shown.collect()
     }
 
-    /// Returns this client's unfinished calls of one run, from all pages of the store's list.
+    /// Returns this client's unfinished calls of one run, from the first `MOST_PAGES` pages of the store's list. A page
+    /// that cannot be read ends the list.
     async fn open_in(&self, run: &Run) -> Vec<SharedApproval> {
         let gateway = &self.gateway;
         let mut filter = Filter {
