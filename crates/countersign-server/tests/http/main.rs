@@ -32,6 +32,7 @@ mod people;
 mod replies;
 mod secrets;
 mod settings;
+mod simple;
 mod streams;
 mod support;
 mod talks;
