@@ -113,6 +113,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         hosts: hosts(&config.hosts, address),
         is_secure: tls.is_some() || config.behind_proxy,
         trusted_proxies: config.trusted_proxies,
+        origins: config.allowed_origins,
     };
     let secret = TalkSecret::load(gate.store(), &tenant).await?;
     let agents = Agents::new(&gate, tenant.clone(), secret, ready.agents, config.playground)

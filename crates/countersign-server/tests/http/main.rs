@@ -25,6 +25,7 @@ mod flag;
 mod matrix;
 mod names;
 mod operations;
+mod origins;
 mod own_words;
 mod owners;
 mod passes;
