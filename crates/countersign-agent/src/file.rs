@@ -10,6 +10,7 @@ use countersign::id::{self, Person};
 use serde::Deserialize;
 
 use crate::agent::{AfterDecision, AgentConfig, Evaluator, Limits, Role, Specialist};
+use crate::gated::{GatedTools, REQUEST_APPROVAL};
 use crate::model::{Anthropic, ApiKey, BadScript, Endpoint, Model, OpenAi, RetryPolicy, Script};
 use crate::tool::{BadTools, Tool};
 
@@ -162,7 +163,15 @@ impl AgentFile {
     pub fn parse(agent: &str, tools: &str, script: Option<&str>) -> Result<AgentFile, BadAgent> {
         let file: AgentToml =
             toml::from_str(agent).map_err(|error| BadAgent::Unreadable(error.to_string()))?;
-        let tools = Tool::read_all(tools)?;
+        let mut tools = Tool::read_all(tools)?;
+        // `requestApproval` is built in: a specialist only has to list it.
+        let lists_it = |name: &String| name == REQUEST_APPROVAL;
+        let mut specialists = file.specialist.iter();
+        let is_listed = specialists.any(|specialist| specialist.tools.iter().any(lists_it));
+        if is_listed && !tools.iter().any(|tool| tool.name.as_str() == REQUEST_APPROVAL) {
+            let bad = |problem| BadTools::Tool(REQUEST_APPROVAL.to_owned(), problem);
+            tools.push(Arc::new(GatedTools::request_approval_tool().map_err(bad)?));
+        }
         let script = script.map(Script::parse).transpose()?;
         id::Agent::new(file.name.as_str()).map_err(|problem| BadAgent::Name(problem.to_string()))?;
         if file.specialist.is_empty() {

@@ -21,6 +21,7 @@ pub mod http;
 mod identity;
 pub mod inbox;
 mod keys;
+pub mod leave;
 mod links;
 mod mcp;
 mod object;

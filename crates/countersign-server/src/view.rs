@@ -11,6 +11,7 @@ mod make;
 mod moment;
 pub mod origin;
 mod outcome;
+mod simple;
 mod value;
 mod working_folder;
 
@@ -18,6 +19,7 @@ pub use feed_event::FeedEventView;
 pub use make::{approval, description, passed_because, result, state};
 pub use moment::Moment;
 pub use outcome::Outcome;
+pub use simple::{EitherPageView, EitherView, SimplePageView, View, simple, simple_status};
 pub use value::{RowWithFullText, ValueView};
 pub use working_folder::WorkingFolderView;
 
@@ -65,6 +67,9 @@ pub struct ApprovalView {
     pub decided_at: Option<Moment>,
     pub requested_by: String,
     pub decided_by: Option<String>,
+    /// Name that the decision's request claimed in `decidedBy`. Not checked: the credential determines who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_by: Option<String>,
     pub on_behalf_of: Option<String>,
     pub channel: Option<String>,
     pub session: Option<String>,

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::object;
-use crate::view::{ApprovalView, Moment, WorkingFolderView};
+use crate::view::{ApprovalView, Moment, View, WorkingFolderView};
 
 /// A name of at most 256 characters, without control characters.
 #[derive(ToSchema)]
@@ -170,7 +170,8 @@ pub struct Ask {
     /// Tool to call.
     #[schema(pattern = "^[A-Za-z0-9_./:-]{1,128}$")]
     pub tool_name: String,
-    /// Arguments of the call, byte for byte.
+    /// Arguments of the call, byte for byte. Without them, a person is asked for leave to use the tool, and nothing runs
+    /// when that is approved.
     #[schema(value_type = Option<Object>)]
     pub tool_arguments: Option<Box<RawValue>>,
     /// `low`, `medium`, `high` or `critical`. Can raise the policy's risk level, but not lower it.
@@ -178,7 +179,7 @@ pub struct Ask {
     pub risk_level: Option<String>,
     /// The agent's reason for the call, shown separately as its claim.
     pub description: Option<String>,
-    /// Time until the approval expires, in milliseconds. Can shorten the policy's limit, but not extend it.
+    /// Time until the approval expires, in milliseconds. Refused if it is longer than the policy's limit.
     #[schema(value_type = Option<u64>, minimum = 1000, maximum = 2592000000_u64)]
     pub ttl_ms: Option<f64>,
     /// Conversation of the call.
@@ -228,7 +229,8 @@ pub struct DecideCall {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// `pending` (the default), `approved`, `denied`, `expired`, `superseded`, `withdrawn`, `passed` or `all`.
+    /// `pending`, `approved`, `denied`, `expired`, `superseded`, `withdrawn`, `passed` or `all`. The default is `all` with
+    /// `runId`, and `pending` without. In the simple view: `pending`, `approved`, `rejected`, `expired` or `all`.
     #[param(pattern = "^(pending|approved|denied|rejected|expired|superseded|withdrawn|passed|all)$")]
     pub status: Option<String>,
     /// Only approvals of this agent.
@@ -246,8 +248,11 @@ pub struct ListQuery {
     /// Maximum number of approvals, 1 to 500; default 50.
     #[param(minimum = 1, maximum = 500)]
     pub limit: Option<u16>,
-    /// If true, adds the concerns about pending approvals.
+    /// If true, adds the concerns about pending approvals. Only in the full view.
     pub concerns: Option<bool>,
+    /// `full` (the default), or `simple`: the fields that clients of other approval services read.
+    #[param(inline)]
+    pub view: Option<View>,
 }
 
 /// Query parameters for reading one approval.
@@ -261,10 +266,23 @@ pub struct GetQuery {
     /// `decided` (the default), or `finished`: also wait until all calls have run or can no longer run.
     #[param(pattern = "^(decided|finished)$")]
     pub wait_for: Option<String>,
-    /// If true, adds the approval's events.
+    /// If true, adds the approval's events. Only in the full view.
     pub events: Option<bool>,
-    /// If true, adds the concerns about a pending approval.
+    /// If true, adds the concerns about a pending approval. Only in the full view.
     pub concerns: Option<bool>,
+    /// `full` (the default), or `simple`: the fields that clients of other approval services read.
+    #[param(inline)]
+    pub view: Option<View>,
+}
+
+/// Query parameters of an explicit request for approval.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AskQuery {
+    /// View of the approval in the response: `full` (the default) or `simple`.
+    #[param(inline)]
+    pub view: Option<View>,
 }
 
 /// Query parameters of a decision.
@@ -276,6 +294,9 @@ pub struct DecideQuery {
     /// has run the released calls.
     #[param(pattern = "^(decided|finished)$")]
     pub wait_for: Option<String>,
+    /// View of the approval in the response: `full` (the default) or `simple`.
+    #[param(inline)]
+    pub view: Option<View>,
 }
 
 /// Withdrawal of an approval.

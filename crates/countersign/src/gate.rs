@@ -318,7 +318,13 @@ impl Gate {
                 .policy
                 .hold_traced(request, provenance.as_ref(), options.risk);
             let mut terms = terms.map_err(bad)?;
-            terms.ttl = options.ttl.map_or(terms.ttl, |ttl| ttl.min(terms.ttl));
+            if let Some(asked) = options.ttl {
+                let limit = terms.ttl;
+                if asked > limit {
+                    return Err(SubmitError::TtlTooLong { asked, limit });
+                }
+                terms.ttl = asked;
+            }
             let id = CallId {
                 approval: seeds.id,
                 position,

@@ -13,13 +13,17 @@ mod talk;
 mod terminal;
 mod typing;
 
+use std::sync::Arc;
+
 use countersign::conversation::Conversations;
+use countersign::executor::Executor;
 use countersign::gate::Gate;
 use countersign::id::{self, BadName};
 use countersign_agent::agent::{Agent, TurnContext};
 
 use crate::cli::{Chat, Global};
 use crate::failure::{Exit, Failure};
+use crate::leave::WithLeave;
 use crate::output::Output;
 use crate::service::agents::TalkSecret;
 use crate::store::{Missing, Watch};
@@ -51,7 +55,8 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     let person = identity::person(global.name.as_deref())?;
     let sealer = keys::sealer(global.seal_key_file.as_deref())?;
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
-    let mut gate = Gate::new(store, setup.policy).with_executor(setup.executor);
+    let executor: Arc<dyn Executor> = Arc::new(WithLeave(setup.executor));
+    let mut gate = Gate::new(store, setup.policy).with_executor(executor);
     if let Some(sealer) = sealer {
         gate = gate.with_sealer(sealer);
     }

@@ -17,13 +17,14 @@ use super::conditional_read::ConditionalReader;
 use crate::access::{Caller, Scope};
 use crate::duration;
 use crate::service::{self, LONGEST_COMMENT};
-use crate::view::{self, ApprovalView, PageView};
+use crate::view::{self, ApprovalView, EitherPageView, EitherView, PageView, SimplePageView, View};
 use crate::web::{
     Answer, ApiError, App, Authorized, Body, Id, IdempotencyKeyHeader, Json, Needs as _, QueryParams, json,
     scope,
 };
 use crate::wire::{
-    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
+    Ask, AskQuery, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery,
+    WithdrawBody,
 };
 
 /// Size at which a page ends, in bytes of arguments and results. The approval that reaches this size is the last one.
@@ -33,16 +34,19 @@ pub const LARGEST_PAGE: usize = 1024 * 1024;
 ///
 /// Lists pending approvals by default, oldest first; all others newest first. An agent's token lists that agent's
 /// approvals. A page ends early once its approvals have a megabyte of arguments and results: continue while there is a
-/// `next`.
+/// `next`. With `runId`, approvals in every state are listed.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery),
     security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
-    responses((status = 200, body = PageView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = EitherPageView), (status = "default", body = ErrorView)))]
 pub async fn list(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Look>,
     QueryParams(query): QueryParams<ListQuery>,
 ) -> Answer<Response> {
     let looks_twice = query.concerns == Some(true);
+    if query.view == Some(View::Simple) {
+        return list_simple(&app, &caller, query).await;
+    }
     let filter = filter(&caller, query)?;
     let room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
     let mut approvals = app.store().list(&caller.tenant, &filter).await?;
@@ -64,23 +68,70 @@ pub async fn list(
             view.add_concerns(concerns);
         }
     }
-    let bytes = json::write(&PageView {
+    let bytes = json::write(&EitherPageView::Full(PageView {
         next,
         approvals: views,
-    })?;
+    }))?;
+    Ok(json::answer(room.into_body(bytes)))
+}
+
+/// Lists approvals in the simple view. Calls that passed are left out, because nobody was asked.
+async fn list_simple(app: &App, caller: &Caller, mut query: ListQuery) -> Answer<Response> {
+    if query.concerns == Some(true) {
+        return Err(ApiError::bad_request("`concerns` are only in the full view"));
+    }
+    let wanted = match (query.status.as_deref(), &query.run_id) {
+        (Some("all"), _) | (None, Some(_)) => None,
+        (None, None) => Some("pending"),
+        (Some(word), _) => {
+            let words = ["pending", "approved", "rejected", "expired"];
+            let known = words.into_iter().find(|known| *known == word);
+            let unknown = || ApiError::bad_request(format!("the simple view has no status `{word}`"));
+            Some(known.ok_or_else(unknown)?)
+        }
+    };
+    // `expired` includes approvals that were superseded or withdrawn, so all of them are read.
+    query.status = Some(
+        wanted
+            .filter(|word| *word != "expired")
+            .unwrap_or("all")
+            .to_owned(),
+    );
+    let filter = Filter {
+        asked: true,
+        ..filter(caller, query)?
+    };
+    let room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
+    let mut approvals = app.store().list(&caller.tenant, &filter).await?;
+    let now = app.store().now().await?;
+    let is_full = filter.is_full(&approvals);
+    let next = approvals.last().filter(|_| is_full).map(|approval| approval.id);
+    approvals.retain(|approval| {
+        let is_wanted = wanted.is_none_or(|wanted| view::simple_status(approval, now) == wanted);
+        is_wanted && service::is_visible(caller, approval)
+    });
+    let views = approvals
+        .iter()
+        .map(|approval| view::simple(approval, app.gate.policy(), now));
+    let bytes = json::write(&EitherPageView::Simple(SimplePageView {
+        approvals: views.collect(),
+        next,
+    }))?;
     Ok(json::answer(room.into_body(bytes)))
 }
 
 /// Ask for approval explicitly
 ///
-/// The call is held even if the policy would let it pass.
+/// The call is held even if the policy would let it pass. Without `toolArguments`, a person is asked for leave to use the
+/// tool: the approval is of a call of the built-in tool `requestApproval`, which has no effect.
 #[utoipa::path(post, path = "/v1/approvals", tag = "approvals", request_body = Ask,
-    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
+    params(AskQuery, ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["propose"])),
-    responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
+    responses((status = 201, body = EitherView), (status = "default", body = ErrorView)))]
 pub async fn ask(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Propose>,
+    QueryParams(query): QueryParams<AskQuery>,
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     Body(ask): Body<Ask>,
 ) -> Answer<Response> {
@@ -91,7 +142,11 @@ pub async fn ask(
     let approval = app.gate.ask(submission, asking).await?;
     app.metrics.proposed(&approval);
     let now = app.store().now().await?;
-    let view = view::approval(&approval, app.gate.policy(), now);
+    let (policy, shape) = (app.gate.policy(), query.view.unwrap_or_default());
+    let view = match shape {
+        View::Full => EitherView::Full(Box::new(view::approval(&approval, policy, now))),
+        View::Simple => EitherView::Simple(Box::new(view::simple(&approval, policy, now))),
+    };
     Ok((StatusCode::CREATED, Json(view)).into_response())
 }
 
@@ -102,7 +157,7 @@ pub async fn ask(
 #[utoipa::path(get, path = "/v1/approvals/{id}", tag = "approvals",
     params(("id" = String, Path, description = "the approval's id"), GetQuery),
     security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
-    responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = EitherView), (status = "default", body = ErrorView)))]
 pub async fn get(
     State(app): State<App>,
     ConditionalReader { caller, stamp }: ConditionalReader,
@@ -113,7 +168,13 @@ pub async fn get(
     let wait = query.wait.as_deref().map(duration::parse).transpose();
     let wait = wait.map_err(ApiError::bad_request)?;
     let wants_more = query.concerns == Some(true) || query.events == Some(true);
-    if wait.is_none() && !wants_more {
+    let is_simple = query.view == Some(View::Simple);
+    if is_simple && wants_more {
+        return Err(ApiError::bad_request(
+            "`concerns` and `events` are only in the full view",
+        ));
+    }
+    if !is_simple && wait.is_none() && !wants_more {
         let now = app.store().now().await?;
         if let Some(answer) = app.response_cache().again(&caller, id, stamp, now) {
             return Ok(answer);
@@ -136,6 +197,7 @@ pub async fn get(
     };
     let now = app.store().now().await?;
     let mut response = match wants_more {
+        _ if is_simple => Json(view::simple(&approval, app.gate.policy(), now)).into_response(),
         false => app
             .response_cache()
             .answer(&approval, app.gate.policy(), now, stamp),
@@ -165,7 +227,7 @@ pub async fn get(
     params(("id" = String, Path, description = "the approval's id"), DecideQuery,
         ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["decide"])),
-    responses((status = 200, body = ApprovalView),
+    responses((status = 200, body = EitherView),
         (status = 403, body = ErrorView, description = "`not_allowed`, `wrong_scope`"),
         (status = 404, body = ErrorView, description = "`not_found`: unknown, or somebody else's"),
         (status = 409, body = ErrorView, description = "`already_decided`, `stale`, `superseded`, `withdrawn`, `key_reused`"),
@@ -189,6 +251,9 @@ pub async fn decide(
     let is_finished = until(query.wait_for.as_deref())? == Until::Finished;
     let approval = service::decide_and_run(&app, decision, is_finished).await?;
     let now = app.store().now().await?;
+    if query.view == Some(View::Simple) {
+        return Ok(Json(view::simple(&approval, app.gate.policy(), now)).into_response());
+    }
     Ok(app
         .response_cache()
         .answer(&approval, app.gate.policy(), now, None))
@@ -319,6 +384,8 @@ fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
 
 fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
     let state = match query.status.as_deref() {
+        // A run is asked for to learn what became of it, so every state counts.
+        None if query.run_id.is_some() => None,
         None => Some(ApprovalState::Pending),
         Some("all") => None,
         // Accepted as a synonym, since other systems use this word.

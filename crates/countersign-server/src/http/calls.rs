@@ -12,14 +12,16 @@ use countersign::effect::Risk;
 use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{ApprovalOptions, Ruled, Submission, SubmittedCall, Until, confirmation};
 use countersign::hash::Hash;
-use countersign::id::{CallId, Channel, Key, Run, Session};
+use countersign::id::{CallId, Channel, Key, Run, Session, ToolName};
 use countersign::policy::Definition;
 use countersign::provenance::{Conversation, Message, VouchedConversation};
 use countersign::seal::Secret;
 use countersign::state::State as ApprovalState;
+use countersign_agent::gated::REQUEST_APPROVAL;
 use serde_json::value::RawValue;
 
 use crate::access::Caller;
+use crate::leave::LeaveArguments;
 use crate::service;
 use crate::view::{self, ApprovalView};
 use crate::web::{Answer, ApiError, App, Authorized, Body, Id, IdempotencyKeyHeader, Json, scope};
@@ -224,16 +226,34 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
         conversation: ask.conversation,
         key,
     };
+    let (tool, arguments) = match ask.tool_arguments {
+        Some(raw) => (ask.tool_name, Arc::from(raw.get().as_bytes())),
+        None => leave(ask.tool_name, fields.claim.clone(), ask.risk_level)?,
+    };
     let call = SubmittedCall {
-        tool: ask.tool_name,
-        arguments: ask
-            .tool_arguments
-            .map_or_else(|| b"{}".as_slice().into(), |raw| raw.get().as_bytes().into()),
+        tool,
+        arguments,
         definition: Definition::Unknown,
         secret: None,
         working_folder: None,
     };
     Ok((fields.submission(caller, vec![call])?, asking))
+}
+
+/// Returns the tool and the arguments of a request for leave to use `tool_name`.
+fn leave(
+    tool_name: String,
+    description: Option<String>,
+    risk_level: Option<String>,
+) -> Answer<(String, Arc<[u8]>)> {
+    ToolName::new(tool_name.as_str()).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
+    let arguments = LeaveArguments {
+        tool_name,
+        description,
+        risk_level,
+    };
+    let arguments = serde_json::to_vec(&arguments).map_err(|_| ApiError::internal())?;
+    Ok((REQUEST_APPROVAL.to_owned(), arguments.into()))
 }
 
 /// Parses `ttlMs`, which is a float because `2000.0` and `2000` are the same JSON number.

@@ -19,8 +19,8 @@ use crate::failure::Failure;
 use crate::policy::{self, Loaded};
 use crate::service::{DECISIONS_PER_SECOND, LimitSettings};
 use crate::trust;
-use crate::web::TrustedProxies;
 use crate::web::tls::Files;
+use crate::web::{AllowedOrigins, TrustedProxies};
 
 /// Configuration file that is read from the current folder if none is given. It may have come with the folder, so a
 /// person must have trusted it.
@@ -59,6 +59,8 @@ pub struct Config {
     pub limits: LimitSettings,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,
+    /// Origins of other web sites whose pages may call the API.
+    pub allowed_origins: AllowedOrigins,
     /// Tools that the service runs itself, by name.
     pub tools: BTreeMap<String, ToolTarget>,
     /// Addresses in private networks at which tools may be called.
@@ -90,6 +92,8 @@ struct File {
     limits: LimitSettings,
     #[serde(default)]
     trusted_proxies: Vec<String>,
+    #[serde(default)]
+    allowed_origins: Vec<String>,
     #[serde(default)]
     tools: BTreeMap<String, ToolTarget>,
     #[serde(default)]
@@ -128,6 +132,8 @@ impl Config {
         let longest_wait = longest_wait.map_err(|problem| bad(path.as_deref(), &problem))?;
         let trusted_proxies = TrustedProxies::parse(&file.trusted_proxies);
         let trusted_proxies = trusted_proxies.map_err(|problem| bad(path.as_deref(), &problem))?;
+        let allowed_origins = AllowedOrigins::parse(&file.allowed_origins);
+        let allowed_origins = allowed_origins.map_err(|problem| bad(path.as_deref(), &problem))?;
         let mut hosts = options.host.clone();
         hosts.extend(file.hosts);
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
@@ -150,6 +156,7 @@ impl Config {
             decisions_per_second: file.decisions_per_second.unwrap_or(DECISIONS_PER_SECOND),
             limits: file.limits,
             trusted_proxies,
+            allowed_origins,
             tools,
             private_targets: file.private_targets,
             agents,
@@ -166,6 +173,8 @@ impl Config {
         longest_wait.map_err(|problem| bad(path.as_deref(), &problem))?;
         let proxies = TrustedProxies::parse(&file.trusted_proxies);
         proxies.map_err(|problem| bad(path.as_deref(), &problem))?;
+        let origins = AllowedOrigins::parse(&file.allowed_origins);
+        origins.map_err(|problem| bad(path.as_deref(), &problem))?;
         let store = global.store.clone().or(file.store);
         Ok((path, store.unwrap_or_else(|| crate::store::DEFAULT.to_owned())))
     }

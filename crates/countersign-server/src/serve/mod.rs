@@ -31,6 +31,7 @@ use crate::cli::{Global, Serve};
 use crate::executors::Executors;
 use crate::failure::{Exit, Failure};
 use crate::http::router;
+use crate::leave::WithLeave;
 use crate::output::Output;
 use crate::policy::record::Change;
 use crate::service;
@@ -85,7 +86,8 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     let mut rules = config.policy.policy;
     policy::protect(&mut rules, Path::new(&config.store));
     let policy = rules.hash();
-    let mut gate = Gate::new(store, Arc::new(rules)).with_executor(Arc::new(executors) as Arc<dyn Executor>);
+    let mut gate = Gate::new(store, Arc::new(rules))
+        .with_executor(Arc::new(WithLeave(Arc::new(executors))) as Arc<dyn Executor>);
     if let Some(sealer) = sealer {
         gate = gate.with_sealer(sealer);
     }
@@ -111,6 +113,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         hosts: hosts(&config.hosts, address),
         is_secure: tls.is_some() || config.behind_proxy,
         trusted_proxies: config.trusted_proxies,
+        origins: config.allowed_origins,
     };
     let secret = TalkSecret::load(gate.store(), &tenant).await?;
     let agents = Agents::new(&gate, tenant.clone(), secret, ready.agents, config.playground)

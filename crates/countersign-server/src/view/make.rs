@@ -55,6 +55,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         decided_at: decision.map(|decision| decision.at.into()),
         requested_by: approval.requester.to_string(),
         decided_by: decision.map(|decision| decision.by.to_string()),
+        claimed_by: decision.and_then(|decision| said(&decision.claimed_by)),
         on_behalf_of: approval.on_behalf_of.as_ref().map(ToString::to_string),
         channel: approval.channel.as_ref().map(ToString::to_string),
         session: approval.session.as_ref().map(ToString::to_string),

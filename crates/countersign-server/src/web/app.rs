@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use countersign::gate::Gate;
 
-use super::{AllowedHosts, CallerCache, ResponseCache, TrustedProxies};
+use super::{AllowedHosts, AllowedOrigins, CallerCache, ResponseCache, TrustedProxies};
 use crate::service::agents::Agents;
 use crate::service::{self, Service};
 
@@ -32,6 +32,8 @@ pub struct Settings {
     pub is_secure: bool,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,
+    /// Origins of other web sites whose pages may call the API.
+    pub origins: AllowedOrigins,
 }
 
 impl App {

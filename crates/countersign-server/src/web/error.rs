@@ -327,6 +327,13 @@ impl From<SubmitError> for ApiError {
                 message,
                 "say it shorter",
             ),
+            SubmitError::TtlTooLong { limit, .. } => ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "ttl_too_long",
+                message,
+                "ask for less time, or set a longer `ttl` for the tool, or under `[channel]`, in the policy",
+            )
+            .with("longestTtlMs", u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
             SubmitError::NotAskable(..) => {
                 let (message, hint) = message
                     .split_once("\nhint: ")

@@ -1,7 +1,7 @@
 //! Host and origin guard: checks every request before routing, and adds security headers to every response.
 //!
 //! Requests with an unknown `Host` and cross-site requests from a browser are rejected here (X26, X27), before any
-//! credential is read.
+//! credential is read. Pages of the origins that the operator lists may call the API (`allowed_origins.rs`).
 
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
@@ -15,9 +15,10 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::future::RouteFuture;
 use axum::{BoxError, Router};
 use futures_util::FutureExt as _;
-use futures_util::future::{Either, Map, Ready, ready};
+use futures_util::future::{BoxFuture, Either, Map, Ready, ready};
 use tower::Service;
 
+use super::allowed_origins::{allow, preflight};
 use super::{ApiError, App, KnownQueries};
 
 /// Maximum size of a request body, in bytes. Call arguments have their own, lower limit.
@@ -69,6 +70,8 @@ pub struct HostGuard {
 }
 
 type Answered = Result<Response, Infallible>;
+/// Answer to a request that is not from an allowed other origin.
+type OwnAnswer = Map<Either<RouteFuture<Infallible>, Ready<Answered>>, fn(Answered) -> Answered>;
 
 impl HostGuard {
     /// Wraps `inside` with the guard.
@@ -93,7 +96,7 @@ where
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Map<Either<RouteFuture<Infallible>, Ready<Answered>>, fn(Answered) -> Answered>;
+    type Future = Either<OwnAnswer, BoxFuture<'static, Answered>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -101,20 +104,38 @@ where
 
     /// Checks the request, then routes or rejects it, and adds the security headers to the response.
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let checked = check(&self.app, request.method(), request.uri(), request.headers())
-            .and_then(|()| self.queries.check(request.method(), request.uri()));
-        let answered = match checked {
-            Ok(()) => {
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        let origin = self.app.web().origins.of(uri, headers).cloned();
+        let preflight = origin.as_ref().and_then(|_| preflight(method, headers));
+        let checked = check(&self.app, method, uri, headers, origin.as_ref())
+            .and_then(|()| self.queries.check(method, uri, headers));
+        let answered = match (checked, preflight) {
+            (Ok(()), None) => {
                 DefaultBodyLimit::max(LARGEST_BODY).apply(&mut request);
                 Either::Left(self.inside.call(request))
             }
-            Err(error) => Either::Right(ready(Ok(error.into_response()))),
+            (Ok(()), Some(preflight)) => Either::Right(ready(Ok(preflight))),
+            (Err(error), _) => Either::Right(ready(Ok(error.into_response()))),
         };
-        answered.map(self.dress)
+        let answered = answered.map(self.dress);
+        match origin {
+            None => Either::Left(answered),
+            Some(origin) => {
+                let allowed = move |answered: Answered| answered.map(|answer| allow(answer, origin));
+                Either::Right(answered.map(allowed).boxed())
+            }
+        }
     }
 }
 
-fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+/// Checks a request. `allowed_origin` is the other origin that the request comes from, if the operator allows it.
+fn check(
+    app: &App,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    allowed_origin: Option<&HeaderValue>,
+) -> Result<(), ApiError> {
     let mut named = headers.get_all(header::HOST).iter();
     let host = named.next().and_then(|host| host.to_str().ok());
     // With several `Host` headers, a proxy in front may have checked another one.
@@ -145,7 +166,7 @@ fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
             ));
         }
     }
-    let is_ours = is_same_origin(headers, host);
+    let is_ours = allowed_origin.is_some() || is_same_origin(headers, host);
     // A link on another site may open a page. Other cross-site requests may neither read a response nor change
     // anything.
     let is_navigation = text(headers, "sec-fetch-mode") == Some("navigate") && is_safe(method);

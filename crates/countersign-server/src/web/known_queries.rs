@@ -1,11 +1,11 @@
-//! Refuses unknown query parameters.
+//! Refuses unknown query parameters, and an `Idempotency-Key` where it would have no effect.
 //!
-//! Input: the OpenAPI document, and requests with a query. Output: an error for a parameter that the route does not
-//! have. If unknown parameters were ignored, a proposal sent with `?dryRun=true` would be a real proposal.
+//! Input: the OpenAPI document, and requests. Output: an error for a parameter or a key that the route does not have. If
+//! unknown parameters were ignored, a proposal sent with `?dryRun=true` would be a real proposal.
 //! Not here: the values of parameters, which the routes check.
 
 use axum::extract::Query;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use utoipa::openapi::path::{Operation, ParameterIn};
 use utoipa::openapi::{OpenApi, PathItem, RefOr};
 
@@ -21,7 +21,12 @@ struct Route {
     /// Path with placeholders, such as `/v1/approvals/{id}`.
     path: String,
     names: Vec<String>,
+    /// Whether the route takes an `Idempotency-Key`.
+    takes_key: bool,
 }
+
+/// Header with the idempotency key.
+const KEY: &str = "idempotency-key";
 
 impl KnownQueries {
     /// Collects the query parameters of all routes in an OpenAPI document.
@@ -30,10 +35,11 @@ impl KnownQueries {
         KnownQueries(items.flat_map(|(path, item)| routes(path, item)).collect())
     }
 
-    /// Refuses a request with a parameter that its route does not have. Requests to routes outside the document are
-    /// accepted.
-    pub(super) fn check(&self, method: &Method, uri: &Uri) -> Result<(), ApiError> {
-        if uri.query().is_none_or(str::is_empty) {
+    /// Refuses a request with a parameter or an idempotency key that its route does not have. Requests to routes outside
+    /// the document are accepted.
+    pub(super) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+        let has_key = headers.contains_key(KEY);
+        if uri.query().is_none_or(str::is_empty) && !has_key {
             return Ok(());
         }
         let method = match *method == Method::HEAD {
@@ -45,6 +51,9 @@ impl KnownQueries {
         else {
             return Ok(());
         };
+        if has_key && !route.takes_key {
+            return Err(no_key());
+        }
         let Ok(Query(parameters)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
             return Err(ApiError::bad_request("the query cannot be read"));
         };
@@ -63,6 +72,12 @@ fn routes(path: &str, item: &PathItem) -> Vec<Route> {
     ];
     let route = |(method, operation): (Method, &Option<Operation>)| {
         let parameters = operation.as_ref()?.parameters.iter().flatten();
+        let takes_key = parameters.clone().any(|parameter| match parameter {
+            RefOr::T(parameter) => {
+                matches!(parameter.parameter_in, ParameterIn::Header) && parameter.name == KEY
+            }
+            RefOr::Ref(_) => false,
+        });
         let in_query = parameters.filter_map(|parameter| match parameter {
             RefOr::T(parameter) if matches!(parameter.parameter_in, ParameterIn::Query) => Some(parameter),
             _ => None,
@@ -71,6 +86,7 @@ fn routes(path: &str, item: &PathItem) -> Vec<Route> {
             method,
             path: path.to_owned(),
             names: in_query.map(|parameter| parameter.name.clone()).collect(),
+            takes_key,
         })
     };
     operations.into_iter().filter_map(route).collect()
@@ -86,6 +102,15 @@ fn matches(route: &str, path: &str) -> bool {
             _ => return false,
         }
     }
+}
+
+fn no_key() -> ApiError {
+    ApiError::new(
+        StatusCode::BAD_REQUEST,
+        "no_idempotency_key",
+        "this route takes no `Idempotency-Key`, so nothing was done",
+        "leave it out; /openapi.json says which routes take one, and what makes a repeated request harmless here",
+    )
 }
 
 fn unknown_parameter(name: &str, known: &[String]) -> ApiError {

@@ -3,6 +3,7 @@
 //!
 //! Input: connections. Output: checked requests to the routes, and their responses. Not here: any route.
 
+mod allowed_origins;
 mod app;
 mod body;
 mod caller_cache;
@@ -18,6 +19,7 @@ mod response_cache;
 mod stream;
 pub mod tls;
 
+pub use allowed_origins::AllowedOrigins;
 pub use app::{App, Settings};
 pub use caller_cache::CallerCache;
 pub(crate) use caller_cache::caller;

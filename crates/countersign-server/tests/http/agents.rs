@@ -51,11 +51,12 @@ impl Chat {
     }
 
     pub async fn say(&self, body: Value) -> Frames {
+        self.say_to("/v1/agents/crm/messages", body).await
+    }
+
+    pub async fn say_to(&self, path: &str, body: Value) -> Frames {
         let body = body.to_string();
-        let answered = self
-            .service
-            .post(&self.token, "/v1/agents/crm/messages", &body)
-            .await;
+        let answered = self.service.post(&self.token, path, &body).await;
         assert_eq!(answered.status, 200, "{}", answered.text);
         assert_eq!(answered.headers["content-type"], "text/event-stream");
         Frames::read(&answered.text)

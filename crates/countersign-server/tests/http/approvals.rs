@@ -275,9 +275,7 @@ async fn d4_asking_outright_holds_even_a_read_and_may_only_tighten() {
     assert_eq!(approval["claim"], "I need this");
     assert_eq!(approval["runId"], "r1");
     assert_ne!(approval["description"], "I need this", "X05");
-    let lower =
-        ask(r#"{"toolName":"refund","toolArguments":{"amount":5},"riskLevel":"low","ttlMs":999999999}"#)
-            .await;
+    let lower = ask(r#"{"toolName":"refund","toolArguments":{"amount":5},"riskLevel":"low"}"#).await;
     assert_eq!(lower.json()["riskLevel"], "high");
     let forbidden = ask(r#"{"toolName":"refund","toolArguments":{"amount":5000}}"#).await;
     assert_eq!(forbidden.error(), (422, "forbidden".to_owned()));

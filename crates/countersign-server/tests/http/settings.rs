@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign::id::Tenant;
 use countersign_server::service::{self, LimitSettings};
-use countersign_server::web::{self, AllowedHosts, TrustedProxies};
+use countersign_server::web::{self, AllowedHosts, AllowedOrigins, TrustedProxies};
 
 pub fn service() -> service::Settings {
     service::Settings {
@@ -22,5 +22,6 @@ pub fn web(host: &str) -> web::Settings {
         hosts: AllowedHosts::new([host.to_owned()]),
         is_secure: false,
         trusted_proxies: TrustedProxies::default(),
+        origins: AllowedOrigins::parse(&["https://app.example".to_owned()]).unwrap(),
     }
 }

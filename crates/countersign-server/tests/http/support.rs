@@ -17,6 +17,7 @@ use countersign_examples::{World, crm};
 use countersign_server::access::{AccessError, Account, NewToken, Scope};
 use countersign_server::http::router;
 use countersign_server::inbox;
+use countersign_server::leave::WithLeave;
 use countersign_server::service::agents::{self, Agents, Loaded, TalkSecret};
 use countersign_server::web::{App, HostGuard};
 use http_body_util::BodyExt as _;
@@ -142,7 +143,7 @@ impl Service {
     pub async fn with_tools(policy: &str, tools: Tools, page: Arc<Mutex<String>>) -> Service {
         let (clock, store) = empty_store();
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
-            .with_executor(Arc::new(tools))
+            .with_executor(Arc::new(WithLeave(Arc::new(tools))))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
         Service::over(gate, clock, page, Arc::default()).await
     }
@@ -151,7 +152,8 @@ impl Service {
     pub async fn with_agent(policy: &str, tools: Tools, agent: Loaded) -> Service {
         let (clock, store) = empty_store();
         let policy = Arc::new(Policy::parse(policy).unwrap());
-        let gate = Gate::new(store, policy).with_executor(Arc::new(tools));
+        let executor = WithLeave(Arc::new(tools));
+        let gate = Gate::new(store, policy).with_executor(Arc::new(executor));
         Service::serving(gate, clock, Arc::default(), Arc::default(), agent).await
     }
 

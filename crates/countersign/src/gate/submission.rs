@@ -104,7 +104,7 @@ impl SubmittedCall {
 pub struct ApprovalOptions {
     /// Requested risk. It can raise the policy's risk, never lower it.
     pub risk: Option<Risk>,
-    /// Requested time to decide. It can shorten the policy's time, never lengthen it.
+    /// Requested time to decide. A longer time than the policy's is refused.
     pub ttl: Option<Duration>,
 }
 
@@ -158,6 +158,14 @@ pub enum SubmitError {
     /// The call at this position (from 1) cannot be held, for the given reason.
     #[error("call {0} cannot be asked for: {1}")]
     NotAskable(u8, String),
+    /// The agent asks for more time to decide than the policy allows.
+    #[error("a decision may take {} s by the policy, and {} s are asked for", limit.as_secs_f64(), asked.as_secs_f64())]
+    TtlTooLong {
+        /// Time that the agent asks for.
+        asked: Duration,
+        /// Time that the policy allows.
+        limit: Duration,
+    },
     /// The proposal was refused.
     #[error(transparent)]
     Refused(#[from] ProposeRefusal),

@@ -1,5 +1,7 @@
 //! Converts news of a conversation with a served agent to server-sent events, for programs. Texts are sent unescaped; a
 //! client has to escape them before it displays them.
+//!
+//! In the simple view, calls and their results have the shape that clients of other agent services read.
 
 use axum::response::sse::Event as Sent;
 use countersign::transcript::exchanges;
@@ -7,16 +9,16 @@ use countersign_agent::progress::Progress;
 use serde::Serialize;
 use serde_json::json;
 
-use super::wire::{DecidedView, HeldView, ResultView, Trace};
+use super::wire::{DecidedView, HeldView, ResultView, ToolCallView, ToolResultView, Trace};
 use crate::http::channels::prompt_with_buttons;
 use crate::service::agents::{News, card_key};
-use crate::view;
+use crate::view::{self, View};
 use crate::web::App;
 
 /// Returns the server-sent events for one item of news; none for news that only the pages use. When a card has ended,
 /// its event is followed by a `result` event for each of its calls.
-pub async fn frames(app: &App, news: &News) -> Vec<Sent> {
-    let mut sent: Vec<Sent> = frame(app, news).await.into_iter().collect();
+pub async fn frames(app: &App, news: &News, shape: View) -> Vec<Sent> {
+    let mut sent: Vec<Sent> = frame(app, news, shape).await.into_iter().collect();
     if let News::Progress(progress) = news
         && let Progress::Decided { approval } = &**progress
     {
@@ -30,12 +32,20 @@ pub async fn frames(app: &App, news: &News) -> Vec<Sent> {
                 is_error: exchange.result.is_error,
                 content: exchange.result.content,
             });
-        sent.extend(results.filter_map(|result| named("result", &result)));
+        sent.extend(results.filter_map(|result| result_frame(result, shape)));
     }
     sent
 }
 
-async fn frame(app: &App, news: &News) -> Option<Sent> {
+/// Returns the event for the result of a call.
+fn result_frame(result: ResultView, shape: View) -> Option<Sent> {
+    match shape {
+        View::Full => named("result", &result),
+        View::Simple => named("tool-result", &ToolResultView::from(result)),
+    }
+}
+
+async fn frame(app: &App, news: &News, shape: View) -> Option<Sent> {
     let progress = match news {
         News::Heard => return None,
         News::Failed { message, hint } => {
@@ -46,7 +56,10 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
     match progress {
         Progress::Routed { specialist } => named("routed", &json!({ "specialist": specialist })),
         Progress::Text(text) => named("text", &json!({ "text": text })),
-        Progress::Called { id, tool } => named("tool", &json!({ "id": id, "tool": tool })),
+        Progress::Called { id, tool } => match shape {
+            View::Full => named("tool", &json!({ "id": id, "tool": tool })),
+            View::Simple => named("tool-call", &ToolCallView::new(id, tool)),
+        },
         Progress::Result {
             id,
             tool,
@@ -63,7 +76,7 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
                 is_error: *is_error,
                 content: content.clone(),
             };
-            named("result", &result)
+            result_frame(result, shape)
         }
         // A person's answer has consequences that are sent as events of their own, and a proposed card is sent when it
         // is shown.

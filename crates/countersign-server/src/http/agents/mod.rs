@@ -21,10 +21,10 @@ use super::channels::prompt_with_buttons;
 use crate::access::Caller;
 use crate::service::agents::{LONGEST_MESSAGE, PersonAction, Talk, card_key, listen};
 use crate::service::{Watch, random_id};
-use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, scope};
+use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, QueryParams, scope};
 use crate::wire::ErrorView;
 use frame::{frames, named};
-use wire::{SessionView, TalkBody};
+use wire::{SessionView, StreamQuery, TalkBody};
 
 /// Message to a client that reads its stream too slowly, after which the stream ends.
 const LAGGED: &str = "this client reads too slowly; read the session and reconnect";
@@ -35,15 +35,17 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 ///
 /// Sends a text, or the payload of a button that came with a card. The response is a stream of server-sent events:
 /// first `session`; then `routed`, `text`, `tool`, `result`, `say`, `held`, `decided`, `again` and `notice` as they
-/// occur; `done` or `error` last. A yes counts only with `after`: the `card` of the `held` event that it answers.
+/// occur; `done` or `error` last. A yes counts only with `after`: the `card` of the `held` event that it answers. In the
+/// simple view, `tool` and `result` are `tool-call` and `tool-result`.
 #[utoipa::path(post, path = "/v1/agents/{name}/messages", tag = "agents", request_body = TalkBody,
-    params(("name" = String, Path, description = "the agent")),
+    params(("name" = String, Path, description = "the agent"), StreamQuery),
     security(("token" = ["chat"])),
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
 pub async fn say(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Chat>,
     Id(name): Id<String>,
+    QueryParams(query): QueryParams<StreamQuery>,
     Body(body): Body<TalkBody>,
 ) -> Answer<Response> {
     if app.stopping.is_cancelled() {
@@ -95,11 +97,12 @@ pub async fn say(
     // If the credential is revoked meanwhile, the stream ends but the turn continues.
     let watch = Watch::of(app.service(), &caller);
     let ended = watch.ended();
+    let shape = query.view.unwrap_or_default();
     let rest = unfold(
         (news, app, open, watch),
-        |(mut news, app, open, watch)| async move {
+        move |(mut news, app, open, watch)| async move {
             let one = news.recv().await?;
-            let sent = frames(&app, &one).await;
+            let sent = frames(&app, &one, shape).await;
             Some((stream::iter(sent), (news, app, open, watch)))
         },
     );
@@ -150,21 +153,22 @@ pub async fn session(
 /// Streams the same events as the response to a message, whoever caused them; for example, a card was decided on a page
 /// or by another program. Earlier events are not sent; read the session for those.
 #[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}/events", tag = "agents",
-    params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session")),
+    params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session"), StreamQuery),
     security(("token" = ["chat"])),
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
 pub async fn follow(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Chat>,
     Path((name, id)): Path<(String, String)>,
+    QueryParams(query): QueryParams<StreamQuery>,
 ) -> Answer<Response> {
     let talk = begun(&app, &caller, &name, &id).await?;
     let open = app.limits.stream(&caller.tenant, caller.name.as_str())?;
     let told = listen(app.service().clone(), &caller, talk, open).then(move |news| {
-        let app = app.clone();
+        let (app, shape) = (app.clone(), query.view.unwrap_or_default());
         async move {
             stream::iter(match news {
-                Some(news) => frames(&app, &news).await,
+                Some(news) => frames(&app, &news, shape).await,
                 None => named("lagged", &serde_json::json!({ "message": LAGGED }))
                     .into_iter()
                     .collect(),

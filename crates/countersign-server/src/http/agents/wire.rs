@@ -2,9 +2,10 @@
 
 use countersign_agent::message::{CallResult, Message, ModelCall};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
 
-use crate::view::ApprovalView;
+use crate::view::{ApprovalView, View};
 use crate::wire::PromptView;
 
 /// A message to an agent.
@@ -23,6 +24,17 @@ pub struct TalkBody {
     pub after: Option<String>,
     /// Id of the message. A repeated id counts once.
     pub message_id: Option<String>,
+}
+
+/// Query parameters of a stream of events.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct StreamQuery {
+    /// `full` (the default), or `simple`: calls and results as `tool-call` and `tool-result`, with `toolName` and
+    /// `result.requiresConfirmation`.
+    #[param(inline)]
+    pub view: Option<View>,
 }
 
 /// Messages of a session, and its pending card.
@@ -110,6 +122,80 @@ impl Trace {
         level: "warn",
         name: "confirmation-required",
     };
+}
+
+/// Data of a `tool-call` event of the simple view.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCallView<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    tool_call_id: &'a str,
+    tool_name: &'a str,
+}
+
+impl<'a> ToolCallView<'a> {
+    /// Creates the data for a call.
+    pub fn new(id: &'a str, tool: &'a str) -> ToolCallView<'a> {
+        ToolCallView {
+            kind: "tool-call",
+            tool_call_id: id,
+            tool_name: tool,
+        }
+    }
+}
+
+/// Data of a `tool-result` event of the simple view.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResultView {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    tool_call_id: String,
+    tool_name: String,
+    /// Result as the agent sees it: JSON, or text as a string. If a person has to confirm the call first, an object with
+    /// `requiresConfirmation`.
+    result: Box<RawValue>,
+    is_error: bool,
+    /// Entry for the client's trace, if a person has to confirm the call first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<TraceEntry>,
+}
+
+/// Entry for the trace of a client.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TraceEntry {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    level: &'static str,
+    tool_name: String,
+    summary: String,
+}
+
+impl From<ResultView> for ToolResultView {
+    fn from(view: ResultView) -> ToolResultView {
+        let trace = view.requires_confirmation.then(|| TraceEntry {
+            kind: Trace::CONFIRMATION_REQUIRED.name,
+            level: Trace::CONFIRMATION_REQUIRED.level,
+            tool_name: view.tool.clone(),
+            summary: format!("{}: Confirmation required", view.tool),
+        });
+        // The content of a held call is an object of ours, so a member can be put in front.
+        let content = match (view.requires_confirmation, view.content.strip_prefix('{')) {
+            (true, Some(rest)) => format!(r#"{{"requiresConfirmation":true,{rest}"#),
+            _ => view.content,
+        };
+        let text = |content: &str| serde_json::value::to_raw_value(content).unwrap_or_default();
+        ToolResultView {
+            kind: "tool-result",
+            tool_call_id: view.id,
+            tool_name: view.tool,
+            result: RawValue::from_string(content.clone()).unwrap_or_else(|_| text(&content)),
+            is_error: view.is_error,
+            trace,
+        }
+    }
 }
 
 /// Data of a `decided` event: a card of this session has ended.
