@@ -145,6 +145,10 @@ fn card(
         measure: Measure::FULL,
     };
     let mut card = Card::new(approval, concerns, drawing);
+    if is_edit {
+        // Each call has its own field.
+        card.alike = None;
+    }
     for (call, (position, held)) in card.calls.iter_mut().zip(approval.numbered()) {
         call.is_left_out |= typed.leaves_out(position);
         if is_edit {

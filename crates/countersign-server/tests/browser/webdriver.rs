@@ -121,6 +121,24 @@ impl Browser {
         self.ask("DELETE", "/window", &Value::Null).expect("a tab");
     }
 
+    /// Makes pages see the person's preference for a `light` or `dark` colour scheme.
+    pub fn prefer(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let asked = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+        self.ask("POST", "/goog/cdp/execute", &asked)
+            .expect("a colour scheme");
+    }
+
+    /// Writes a picture of the window, in base64, to a file in the folder that `COUNTERSIGN_TEST_PICTURES` names. Does
+    /// nothing without that variable.
+    pub fn picture(&self, name: &str) {
+        if let Some(folder) = std::env::var_os("COUNTERSIGN_TEST_PICTURES") {
+            let picture = self.ask("GET", "/screenshot", &Value::Null).expect("a picture");
+            let file = std::path::Path::new(&folder).join(format!("{name}.png.base64"));
+            std::fs::write(file, picture.as_str().unwrap_or_default()).unwrap();
+        }
+    }
+
     pub fn source(&self) -> String {
         let source = self.ask("GET", "/source", &Value::Null).unwrap_or_default();
         source.as_str().unwrap_or_default().to_owned()

@@ -230,3 +230,113 @@ async fn x44_an_edit_shows_old_and_new() {
         .shows("<dt>tag<dd><del>x</del> → <i>gone</i>")
         .shows("changed by who approved it");
 }
+
+/// Returns arguments with a list of 13 paddocks of six values each.
+fn paddocks() -> String {
+    let paddock = |number: usize| {
+        serde_json::json!({
+            "id": format!("p-{number}"), "nombre": format!("Padrón {number}"), "hectareas": number * 10,
+            "animales": number, "activo": true, "zona": "norte",
+        })
+    };
+    let all: Vec<_> = (1..=13).map(paddock).collect();
+    serde_json::json!({ "potreros": all, "motivo": "fin de temporada" }).to_string()
+}
+
+#[tokio::test]
+async fn x07_a_list_of_like_objects_is_a_table_that_can_be_approved_where_it_is() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("unlisted", &paddocks())]).await;
+    for path in ["/approvals".to_owned(), format!("/approvals/{}", approval.id)] {
+        let page = world.get(&ana, &path).await;
+        page.shows("potreros <span>list of 13</span>")
+            .shows("<details class=group open>")
+            .shows("<th>activo<th>animales<th>hectareas<th>id<th>nombre<th>zona")
+            .shows("<tr><th>13<td data-name=\"activo\"><span>true</span>")
+            .shows("<td data-name=\"nombre\"><span>Padrón 13</span>")
+            .shows("<dt>motivo<dd>fin de temporada<")
+            .shows("unlisted: 79 values, listed below</")
+            .shows("value=approve>")
+            .hides("potreros&#x2f;0")
+            .hides("potreros.0");
+    }
+    // Longer lists are shown as a table on the page of the card only.
+    let many: Vec<_> = (0..30)
+        .map(|number| serde_json::json!({ "id": number }))
+        .collect();
+    let many = serde_json::json!({ "all": many }).to_string();
+    let approval = world.hold(&[("unlisted", &many)]).await;
+    let card = world.get(&ana, &format!("/approvals/{}/card", approval.id)).await;
+    card.shows("22 more values").hides("value=approve>");
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("all <span>list of 30</span>").shows("value=approve>");
+}
+
+#[tokio::test]
+async fn a18_marks_stand_in_the_cells_or_in_the_head_of_a_column() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let arguments =
+        r#"{"to":[{"name":"Ana","mail":"ana@acme.com"},{"name":"Bo","mail":"bo@evil.example"}],"note":"hi"}"#;
+    let approval = world
+        .hold_as(&[("unlisted", arguments)], |submission| {
+            let said = [(
+                "user",
+                "Invite, to: name Ana, mail ana@acme.com; name Bo; note hi",
+            )];
+            submission.conversation = Some(conversation(&said));
+        })
+        .await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<th class=m0>name<b class=tag>from you</b>")
+        .shows("<td data-name=\"mail\" class=m0><b class=\"tag\">from you</b><span>ana@acme.com</span>")
+        .shows(
+            "<td data-name=\"mail\" class=m5><b class=\"tag\">NOT FROM YOU</b><span>bo@evil.example</span>",
+        );
+    // The table with the invented value comes before the stated one.
+    let places = ["bo@evil.example</span>", "<dt>note"].map(|text| page.text.find(text).unwrap());
+    assert!(places.is_sorted(), "{}", page.text);
+}
+
+#[tokio::test]
+async fn b10_a_batch_of_like_calls_is_one_table_and_decided_row_by_row() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let arguments: Vec<String> = (1..=13)
+        .map(|number| format!(r#"{{"id":"p-{number}"}}"#))
+        .collect();
+    let calls: Vec<(&str, &str)> = arguments
+        .iter()
+        .map(|each| ("delete_contact", each.as_str()))
+        .collect();
+    let approval = world.hold(&calls).await;
+    let list = world.get(&ana, "/approvals").await;
+    list.shows("<tr><th>13<td class=what>Delete contact p-13<td data-name=\"id\"><span>p-13</span>");
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<tr><th>13<td class=what>Delete contact p-13")
+        .hides("<h3>");
+    assert_eq!(page.text.matches("value=\"deny\"").count(), 13);
+    assert_eq!(page.text.matches("high risk</b>").count(), 1);
+    let answer = world
+        .decide(&ana, &approval, &[("verdict", "chosen"), ("choice-7", "deny")])
+        .await;
+    assert_eq!(answer.status, 303, "{}", answer.text);
+    world.finished(&approval).await;
+    assert_eq!(world.ran().len(), 12);
+    assert!(
+        !world.ran().iter().any(|ran| ran.contains("p-7")),
+        "{:?}",
+        world.ran()
+    );
+    // Calls of which one has something of its own are shown one below the other.
+    let odd = [
+        arguments[0].as_str(),
+        &arguments[1],
+        r#"{"id":"p-3","force":true}"#,
+    ];
+    let calls: Vec<(&str, &str)> = odd.iter().map(|each| ("delete_contact", *each)).collect();
+    let approval = world.hold(&calls).await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.hides("<td class=what>").shows("<dt>force<dd>true<");
+}

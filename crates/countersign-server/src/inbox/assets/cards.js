@@ -75,7 +75,7 @@ function keepWhatIsTyped(old, fresh) {
     if (field === document.activeElement) same.dataset.focus = "";
   }
   const opened = [...old.querySelectorAll("details")].map((part) => part.open);
-  fresh.querySelectorAll("details").forEach((part, at) => { part.open = opened[at] || false; });
+  fresh.querySelectorAll("details").forEach((part, at) => { part.open = opened[at] ?? part.open; });
 }
 
 // Compares cards as the server does: highest risk first, then earliest expiry.

@@ -126,8 +126,13 @@ impl CallCard {
                 .map(|concern| one_line(&concern.to_string()).into_owned())
                 .collect(),
             verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
-            values: values(rows, arguments, marks.as_ref(), drawing.measure)
-                .with_changes(&changes(approval, call, drawing)),
+            values: values(
+                rows,
+                arguments,
+                marks.as_ref(),
+                &changes(approval, call, drawing),
+                drawing.measure,
+            ),
             lacks_before: before.is_none() && call.before.is_some(),
             before,
             size: size(arguments.len()),

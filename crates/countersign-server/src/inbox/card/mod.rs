@@ -5,11 +5,14 @@
 //! Not here: HTML and rules. The gate accepts or refuses a decision; this module only hides buttons that would be
 //! refused.
 
+mod alike;
 mod authority;
 mod call;
 mod origin;
+mod section;
 mod value;
 
+pub use alike::AlikeCalls;
 pub use authority::ViewerPermissions;
 pub use call::{CallCard, Edit};
 pub use value::{Measure, size};
@@ -72,6 +75,8 @@ pub struct Card {
     pub is_grave: bool,
     pub calls: Vec<CallCard>,
     pub is_batch: bool,
+    /// The calls as one table, if they are alike.
+    pub alike: Option<AlikeCalls>,
     /// True if part of what would run is not shown, so the card cannot be approved on this page.
     pub is_partial: bool,
     /// True if the card is drawn with [`Measure::FULL`].
@@ -198,11 +203,13 @@ impl Card {
             title: match is_batch {
                 true if is_pending => format!("{} calls, to run in this order", calls.len()),
                 true => format!("{} calls", calls.len()),
-                false => with_line_breaks(&view::description(approval)).into_owned(),
+                false => short_title(&calls)
+                    .unwrap_or_else(|| with_line_breaks(&view::description(approval)).into_owned()),
             },
             risk: risk.as_str(),
             is_grave: risk >= Risk::High || approval.calls.iter().any(destroys),
             is_batch,
+            alike: AlikeCalls::of(&calls).filter(|_| is_pending),
             is_partial: calls.iter().any(CallCard::is_partial),
             is_full,
             calls,
@@ -236,6 +243,17 @@ impl Card {
             is_other_policy: is_pending && policy.may_hide_more(approval.policy),
         }
     }
+}
+
+/// Returns a title in place of a summary that is a list of values and leaves some out, if the card shows all of them.
+fn short_title(calls: &[CallCard]) -> Option<String> {
+    let [call] = calls else { return None };
+    let list = call
+        .summary
+        .strip_prefix(call.tool.as_str())?
+        .strip_prefix(": ")?;
+    let is_repeated = list.contains("… and ") && !call.is_partial();
+    is_repeated.then(|| format!("{}: {} values, listed below", call.tool, call.values.all().len()))
 }
 
 /// Returns the proof that a card drawn at this measure shows everything, or `None` if part of it is left out.

@@ -19,7 +19,7 @@ pub struct Marked {
 }
 
 /// Summary of which values the person stated.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     pub class: &'static str,
     pub text: String,

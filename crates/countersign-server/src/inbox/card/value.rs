@@ -13,6 +13,7 @@ use countersign::summary::Row;
 use serde::Serialize;
 
 use super::origin::Marked;
+use super::section::{Section, arrange};
 use crate::view::ChangeView;
 
 /// Texts with more lines are shown on a single line, and can be expanded on the page of one approval.
@@ -31,6 +32,10 @@ pub struct Measure {
     pub chars: usize,
     /// Whether cut values also come with their full text, to be expanded.
     pub with_whole: bool,
+    /// Maximum number of values that are arranged in tables and groups.
+    arranged: usize,
+    /// Maximum number of lines, with the rows of tables.
+    lines: usize,
 }
 
 impl Measure {
@@ -39,22 +44,33 @@ impl Measure {
         rows: 8,
         chars: 240,
         with_whole: false,
+        arranged: 160,
+        lines: 24,
     };
     /// Complete form, for the page of one approval.
     pub const FULL: Measure = Measure {
         rows: usize::MAX,
         chars: 1_000,
         with_whole: true,
+        arranged: usize::MAX,
+        lines: usize::MAX,
     };
+
+    /// Returns true if all of these sections may be shown.
+    fn has_room_for(self, sections: &[Section]) -> bool {
+        let heights = sections.iter().map(Section::height);
+        let (values, lines) = heights.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        values <= self.rows && lines <= self.lines
+    }
 }
 
 /// One value of a call, as text for the card.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CardValue {
-    /// JSON pointer, escaped.
+    /// Prominence of the provenance mark.
     #[serde(skip)]
-    pointer: String,
-    /// Pointer without its first slash.
+    pub prominence: u8,
+    /// Pointer without its first slash, or the end of it within a section.
     pub name: String,
     pub text: String,
     /// Full size, if `text` is cut.
@@ -76,7 +92,7 @@ pub struct CardValue {
 /// Values of one call.
 #[derive(Debug, Default, Serialize)]
 pub struct Values {
-    pub shown: Vec<CardValue>,
+    pub sections: Vec<Section>,
     /// Number of values not shown.
     pub more: usize,
     /// True if some value, or part of one, is neither shown nor expandable.
@@ -97,63 +113,89 @@ pub struct RemovedValue {
 }
 
 impl Values {
-    /// Adds the previous values from `changes`, except those of secrets.
-    pub fn with_changes(mut self, changes: &[ChangeView]) -> Values {
-        for change in changes {
-            let pointer = escape(&change.pointer);
-            let was = change.was.as_deref().map(|was| clip(was, WAS_CHARS).to_string());
-            let was = was.map(|was| with_line_breaks(&was).into_owned());
-            match (change.is.is_some(), was) {
-                (false, Some(was)) => self.gone.push(RemovedValue {
-                    name: name(&pointer),
-                    was,
-                }),
-                (_, was) => {
-                    let same = self.shown.iter_mut().find(|value| value.pointer == pointer);
-                    if let Some(value) = same.filter(|value| !value.hidden) {
-                        value.was = was;
-                    }
-                }
-            }
-        }
-        self
+    /// Returns all values that are shown.
+    pub fn all(&self) -> Vec<&CardValue> {
+        self.sections.iter().flat_map(Section::values).collect()
     }
 }
 
-/// Converts rows of `arguments` to values for the card. Values that the person did not state come first.
-pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, measure: Measure) -> Values {
-    if let Some(marks) = marks {
-        marks.loudest_first(&mut rows);
-    }
+/// Converts rows of `arguments` to values for the card, with their previous values from `changes`. Values that the
+/// person did not state come first.
+pub fn values(
+    mut rows: Vec<Row>,
+    arguments: &[u8],
+    marks: Option<&Marks<'_>>,
+    changes: &[ChangeView],
+    measure: Measure,
+) -> Values {
     let leaves = match rows.iter().any(|row| needs_text(row, measure)) {
         true => leaves(arguments),
         false => Vec::new(),
     };
     let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
-    let shown: Vec<CardValue> = rows
-        .iter()
-        .take(measure.rows)
-        .map(|row| CardValue {
-            mark: marks.map(|marks| Marked::new(marks.of(row), marks.voucher()).about(marks.name_of(row))),
-            ..show(row, leaves.get(row.pointer.as_str()).copied(), measure)
-        })
-        .collect();
-    let more = rows.len() - shown.len();
-    Values {
-        is_partial: more > 0
-            || shown
-                .iter()
-                .any(|value| value.size.is_some() && value.whole.is_none()),
-        has_secret: rows.iter().any(|row| row.hidden),
+    let previous = previous_values(changes);
+    let card_value = |row: &Row| CardValue {
+        mark: marks.map(|marks| Marked::new(marks.of(row), marks.voucher()).about(marks.name_of(row))),
+        prominence: marks.map_or(0, |marks| marks.of(row).prominence()),
+        was: previous
+            .get(row.pointer.as_str())
+            .filter(|_| !row.hidden)
+            .cloned(),
+        ..show(row, leaves.get(row.pointer.as_str()).copied(), measure)
+    };
+    let is_few = rows.len() <= measure.arranged;
+    let arranged = is_few.then(|| arrange(rows.iter().map(card_value).collect()));
+    let arranged = arranged.filter(|sections| measure.has_room_for(sections));
+    let has_secret = rows.iter().any(|row| row.hidden);
+    let sections = arranged.unwrap_or_else(|| {
+        if let Some(marks) = marks {
+            marks.loudest_first(&mut rows);
+        }
+        let values = rows.iter().take(measure.rows).map(card_value).collect();
+        vec![Section::Values { values }]
+    });
+    let mut values = Values {
+        has_secret,
         is_traced: marks.is_some(),
-        gone: Vec::new(),
-        more,
-        shown,
-    }
+        gone: gone(changes),
+        sections,
+        ..Values::default()
+    };
+    let is_cut = |value: &&CardValue| value.size.is_some() && value.whole.is_none();
+    let shown = values.all();
+    let (is_cut, count) = (shown.iter().any(is_cut), shown.len());
+    values.more = rows.len().saturating_sub(count);
+    values.is_partial = values.more > 0 || is_cut;
+    values
+}
+
+/// Returns the previous values of those that have one, by escaped pointer.
+fn previous_values(changes: &[ChangeView]) -> HashMap<String, String> {
+    let value = |change: &ChangeView| {
+        let was = change.was.as_deref().filter(|_| change.is.is_some())?;
+        Some((escape(&change.pointer).into_owned(), shown_before(was)))
+    };
+    changes.iter().filter_map(value).collect()
+}
+
+/// Returns the values that are removed.
+fn gone(changes: &[ChangeView]) -> Vec<RemovedValue> {
+    let removed = |change: &ChangeView| {
+        let was = change.was.as_deref().filter(|_| change.is.is_none())?;
+        Some(RemovedValue {
+            name: name(&escape(&change.pointer)),
+            was: shown_before(was),
+        })
+    };
+    changes.iter().filter_map(removed).collect()
+}
+
+fn shown_before(text: &str) -> String {
+    with_line_breaks(&clip(text, WAS_CHARS).to_string()).into_owned()
 }
 
 /// Returns true if the value has to be shown from the arguments, because the row's text is cut, too long, or contains
-/// escaped line breaks.
+/// line breaks.
 fn needs_text(row: &Row, measure: Measure) -> bool {
     !row.hidden && (row.clipped || row.value.len() > measure.chars || row.value.contains("\\u{a"))
 }
@@ -161,7 +203,7 @@ fn needs_text(row: &Row, measure: Measure) -> bool {
 fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> CardValue {
     let text = leaf.filter(|_| needs_text(row, measure)).map(|leaf| leaf.text());
     let mut shown = CardValue {
-        pointer: row.pointer.clone(),
+        prominence: 0,
         name: name(&row.name),
         text: one_line(&row.value).into_owned(),
         // INVARIANT: a cut value is marked as cut, even if its full text cannot be found.
@@ -236,45 +278,45 @@ mod tests {
 
     fn shown(json: &str, measure: Measure) -> Values {
         let rows = Policy::empty().table("t", json.as_bytes(), &[]);
-        values(rows, json.as_bytes(), None, measure)
+        values(rows, json.as_bytes(), None, &[], measure)
     }
 
     #[test]
     fn x08_a_cut_value_says_its_size_and_comes_whole_where_it_can_be_opened() {
         let json = format!(r#"{{"body":"hello{}rm -rf /"}}"#, " ".repeat(4000));
         let blanks = shown(&json, Measure::LIST);
-        assert_eq!(blanks.shown[0].text, "hello\\u{20×4000}rm -rf /");
+        assert_eq!(blanks.all()[0].text, "hello\\u{20×4000}rm -rf /");
         assert!(!blanks.is_partial);
         let json = format!(r#"{{"body":"{}rm -rf /"}}"#, "ab".repeat(8000));
         let list = shown(&json, Measure::LIST);
         assert!(list.is_partial);
-        assert_eq!(list.shown[0].size.as_deref(), Some("16,008 bytes"));
-        assert!(list.shown[0].text.ends_with("rm -rf /"), "the tail is shown");
+        assert_eq!(list.all()[0].size.as_deref(), Some("16,008 bytes"));
+        assert!(list.all()[0].text.ends_with("rm -rf /"), "the tail is shown");
         let full = shown(&json, Measure::FULL);
         assert!(!full.is_partial);
-        assert!(full.shown[0].whole.as_ref().unwrap().len() == 16_008);
+        assert!(full.all()[0].whole.as_ref().unwrap().len() == 16_008);
     }
 
     #[test]
     fn x08_empty_lines_hide_nothing() {
         let json = format!(r#"{{"body":"hello{}rm -rf /"}}"#, "\\n".repeat(4000));
         let full = shown(&json, Measure::FULL);
-        assert_eq!(full.shown[0].text, "hello\\u{a×4000}\nrm -rf /");
+        assert_eq!(full.all()[0].text, "hello\\u{a×4000}\nrm -rf /");
         let json = format!(r#"{{"body":"hello{}rm -rf /"}}"#, " \\n".repeat(100));
         let full = shown(&json, Measure::FULL);
-        assert!(full.shown[0].whole.as_ref().unwrap().contains("\n\\u{20}\n"));
+        assert!(full.all()[0].whole.as_ref().unwrap().contains("\n\\u{20}\n"));
         let list = shown(&json, Measure::LIST);
         assert!(list.is_partial);
         let json = r#"{"body":"Dear Ana,\n\nthank you.\nBo"}"#;
         assert_eq!(
-            shown(json, Measure::LIST).shown[0].text,
+            shown(json, Measure::LIST).all()[0].text,
             "Dear Ana,\n\nthank you.\nBo"
         );
     }
 
     #[test]
     fn x08_blanks_at_an_end_are_told() {
-        let warning = |json: &str| shown(json, Measure::LIST).shown[0].warnings.clone();
+        let warning = |json: &str| shown(json, Measure::LIST).all()[0].warnings.clone();
         assert_eq!(warning(r#"{"a":"x "}"#), ["begins or ends with a blank"]);
         assert_eq!(warning(r#"{"a":"  "}"#), ["nothing but blanks"]);
         assert!(warning(r#"{"a":"x y"}"#).is_empty());
@@ -327,7 +369,7 @@ mod tests {
         for value in values {
             for measure in [Measure::LIST, Measure::FULL] {
                 let shown = shown(&format!(r#"{{"a":{value}}}"#), measure);
-                let rows: Vec<_> = shown.shown.iter().map(printed).collect();
+                let rows: Vec<_> = shown.all().into_iter().map(printed).collect();
                 if let Some(other) = seen.insert((measure.rows, rows.clone()), value) {
                     panic!("{value} and {other} look the same: {rows:?}");
                 }
@@ -340,9 +382,9 @@ mod tests {
         let fields: Vec<String> = (0..40).map(|n| format!(r#""k{n}":{n}"#)).collect();
         let json = format!("{{{}}}", fields.join(","));
         let list = shown(&json, Measure::LIST);
-        assert_eq!((list.shown.len(), list.more, list.is_partial), (8, 32, true));
+        assert_eq!((list.all().len(), list.more, list.is_partial), (8, 32, true));
         let full = shown(&json, Measure::FULL);
-        assert_eq!((full.shown.len(), full.more, full.is_partial), (40, 0, false));
+        assert_eq!((full.all().len(), full.more, full.is_partial), (40, 0, false));
     }
 
     #[test]
