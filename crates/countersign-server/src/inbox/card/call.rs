@@ -122,7 +122,8 @@ impl CallCard {
             can_undo,
             notes: call.notes().iter().map(|note| shown(note)).collect(),
             concerns: concerns.iter().map(ToString::to_string).collect(),
-            verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
+            verdict: (!is_edited && !rows.is_empty())
+                .then(|| Verdict::new(provenance, approval.undoes.is_some())),
             values: values(rows, arguments, marks.as_ref(), drawing.measure)
                 .with_changes(&changes(approval, call, drawing)),
             lacks_before: before.is_none() && call.before.is_some(),
