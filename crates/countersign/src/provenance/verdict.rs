@@ -281,8 +281,12 @@ impl Mark {
                 };
                 let place = tool.pointer.as_ref().filter(|pointer| !pointer.is_empty());
                 let place = place.map(|pointer| format!(", at {}", clip(pointer, QUOTE_CHARS)));
+                let others = match tool.quote.how {
+                    MatchKind::OneOfSeveral => ", one of several places that state it",
+                    _ => "",
+                };
                 Some(format!(
-                    "{text}{}{}",
+                    "{text}{}{}{others}",
                     clip(&tool.name, 60),
                     place.unwrap_or_default()
                 ))
