@@ -167,6 +167,17 @@ fn a18_trace_answers_line_by_line() {
 #[test]
 fn a18_the_card_shows_each_value_with_its_mark() {
     let place = TestFolder::new();
+    // A call without a conversation is not traced, which is no warning.
+    place.good(&["propose", "send", r#"{"to":"y"}"#]);
+    let listed: Value = serde_json::from_str(&place.good(&["list", "--json"])).unwrap();
+    let first = listed["approvals"][0]["id"].as_str().unwrap();
+    let card = place.good(&["show", first]);
+    assert!(card.contains("so its values are not traced"), "{card}");
+    assert!(
+        !card.contains("unknown") && !card.contains("look twice"),
+        "{card}"
+    );
+    place.good(&["withdraw", first]);
     place.good(&["propose", "send", ARGUMENTS, "--conversation", "chat.json"]);
     let listed: Value = serde_json::from_str(&place.good(&["list", "--json"])).unwrap();
     let id = listed["approvals"][0]["id"].as_str().unwrap();
@@ -181,14 +192,16 @@ fn a18_the_card_shows_each_value_with_its_mark() {
     assert!(!card.contains("hunter2"), "{card}");
     let shown: Value = serde_json::from_str(&place.good(&["show", id, "--json"])).unwrap();
     assert_eq!(shown["calls"][0]["provenance"]["counts"]["outside"], 1);
-    // Without a conversation, the card says that the provenance is unknown.
+    // An agent that sent the conversation before is expected to send it again.
     place.good(&["propose", "send", r#"{"to":"x"}"#]);
     let listed: Value = serde_json::from_str(&place.good(&["list", "--json"])).unwrap();
     let id = listed["approvals"][1]["id"].as_str().unwrap();
+    let card = place.good(&["show", id]);
     assert!(
-        place
-            .good(&["show", id])
-            .contains("where the values came from is unknown")
+        card.contains(
+            "look twice: │ where the values came from is unknown: earlier calls of this agent came with"
+        ),
+        "{card}"
     );
 }
 

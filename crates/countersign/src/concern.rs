@@ -60,7 +60,10 @@ pub enum Concern {
         /// Number of calls in the largest earlier approval.
         most: usize,
     },
-    /// The agent has not asked for this tool before.
+    /// The call came without a conversation, although earlier calls of the agent came with one.
+    NoConversation,
+    /// The agent has not asked for this tool before, but for others. An undo is no request of the agent: it neither
+    /// raises this concern nor counts as an earlier request.
     FirstUse {
         /// Number of the agent's latest approvals that were checked; `None` if all of them were.
         among: Option<usize>,
@@ -119,6 +122,10 @@ impl fmt::Display for Concern {
             Concern::LargeBatch { calls, most } => {
                 write!(f, "{calls} calls at once; the most before were {most}")
             }
+            Concern::NoConversation => f.write_str(
+                "where the values came from is unknown: earlier calls of this agent came with a conversation, \
+                 this one did not",
+            ),
             Concern::FirstUse { among: None } => f.write_str("this agent never asked for this tool before"),
             Concern::FirstUse {
                 among: Some(looked_at),

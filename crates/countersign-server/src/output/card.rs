@@ -15,6 +15,7 @@ use super::origin::{self, Marks};
 use super::style::{self, paint};
 use super::{before, once};
 use crate::duration;
+use crate::view::origin::untraced;
 use crate::view::{ApprovalView, CallView, Outcome, RowWithFullText};
 
 /// Longest result on a short card, in characters.
@@ -229,7 +230,7 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
         }
         // The values of an edited call come from the person who approved it.
         _ if !call.edited && !table.is_empty() => {
-            let note = "where the values came from is unknown: no conversation was given";
+            let note = untraced(approval.undoes.is_some());
             text.push_str(&format!("{indent}{}\n", paint(style::FAINT, note)));
         }
         _ => {}

@@ -85,6 +85,14 @@ fn agent() -> String {
     Voucher::Agent.as_str().to_owned()
 }
 
+/// Returns why the values of a call were not traced, for a call without provenance.
+pub fn untraced(is_undo: bool) -> &'static str {
+    match is_undo {
+        true => "its values are taken from the call that it undoes",
+        false => "no conversation came with the call, so its values are not traced",
+    }
+}
+
 /// Converts provenance to its view.
 pub fn view(provenance: &Provenance) -> ProvenanceView {
     let leaves = provenance.leaves.iter().map(|leaf| {

@@ -160,6 +160,45 @@ async fn x11_a_list_says_what_deserves_a_second_look_when_asked() {
     }
 }
 
+/// Everything is new for an agent without a history, and an undo is made by the policy, not by the agent.
+#[tokio::test]
+async fn x11_neither_the_first_call_of_all_nor_an_undo_is_a_first_use() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let host = service.with_scope("main", Scope::Execute).await;
+    let concerns = async |approval: &Value| {
+        let path = format!("/v1/approvals/{}?concerns=true", id(approval));
+        call(&service.get(&ana, &path).await.good())["concerns"].clone()
+    };
+    let first_use = json!(["this agent never asked for this tool before"]);
+    let first = service
+        .propose(&agent, "create_contact", r#"{"name":"Maria"}"#)
+        .await;
+    assert_eq!(concerns(&first).await, Value::Null);
+    let path = format!("/v1/approvals/{}", id(&first));
+    service.post(&ana, &path, r#"{"approved":true}"#).await.good();
+    let path = format!("/v1/calls/{}.1", id(&first));
+    let permit = service.post(&host, &format!("{path}/start"), "").await.good();
+    let done = json!({ "permit": permit["permit"], "outcome": "succeeded", "result": { "id": 7 } });
+    service
+        .post(&host, &format!("{path}/finish"), &done.to_string())
+        .await
+        .good();
+    let undo = service.post(&agent, &format!("{path}/undo"), "{}").await.good();
+    assert_eq!(call(&undo)["tool"], "delete_contact");
+    assert_eq!(concerns(&undo).await, Value::Null);
+    // The agent's own request is still its first.
+    let own = service.propose(&agent, "delete_contact", r#"{"id":"c-9"}"#).await;
+    assert_eq!(concerns(&own).await, first_use);
+    let other = service.agent("cms").await;
+    let first = service.propose(&other, "refund", r#"{"amount":1}"#).await;
+    assert_eq!(
+        concerns(&first).await,
+        Value::Null,
+        "agents do not share a history"
+    );
+}
+
 /// A snapshot is of what the call names: a value that is copied into the read is the same to the byte.
 #[tokio::test]
 async fn x22_a_number_is_read_as_it_was_written() {

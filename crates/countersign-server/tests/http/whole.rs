@@ -270,6 +270,8 @@ async fn x56_notes_warnings_second_looks_and_what_is_there_now_are_delivered() {
     )
     .await;
     let chat = Chat::new().await;
+    chat.propose(&json!([{ "tool": "create_contact", "arguments": { "name": "Maria" } }]))
+        .await;
     chat.propose(&call).await;
     let text = chat.pending("").await["text"].to_string();
     assert!(

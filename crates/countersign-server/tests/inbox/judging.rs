@@ -65,8 +65,24 @@ async fn a18_a_call_without_a_conversation_is_never_called_fine() {
     let ana = world.ana().await;
     world.hold(&[("create_contact", MARIA)]).await;
     let page = world.get(&ana, "/approvals").await;
-    page.shows("<p class=m3>where the values came from is unknown")
+    page.shows("<p class=m1>no conversation came with the call, so its values are not traced")
+        .hides("where the values came from is unknown")
         .hides("from you<");
+    // A warning belongs on the card of an agent that otherwise sends the conversation.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    world
+        .hold_as(&[("create_contact", MARIA)], |submission| {
+            submission.conversation = Some(conversation(&[("user", "Maria Garcia, maria@example.com")]));
+        })
+        .await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let arguments = r#"{"name":"Bo","email":"bo@example.com"}"#;
+    let without = world.hold(&[("create_contact", arguments)]).await;
+    let unknown =
+        "<b>Look twice:</b> where the values came from is unknown: earlier calls of this agent came with";
+    for path in ["/approvals".to_owned(), format!("/approvals/{}", without.id)] {
+        world.get(&ana, &path).await.shows(unknown);
+    }
 }
 
 #[tokio::test]
@@ -113,13 +129,13 @@ async fn x11_x16_second_looks_stand_on_the_card() {
     let known = world
         .hold(&[("create_contact", r#"{"name":"Maria","email":"maria@acme.com"}"#)])
         .await;
-    world
-        .get(&ana, "/approvals")
-        .await
-        .shows("<p class=look><b>Look twice:</b> this agent never asked for this tool before");
+    let first_use = "<p class=look><b>Look twice:</b> this agent never asked for this tool before";
+    // The first call of all is not compared with anything.
+    world.get(&ana, "/approvals").await.hides("Look twice");
     world.decide_elsewhere(&known, Verdict::Approve).await;
     tokio::time::sleep(Duration::from_millis(2)).await;
     let denied = world.hold(&[("note", r#"{"text":"again"}"#)]).await;
+    world.get(&ana, "/approvals").await.shows(first_use);
     world.decide_elsewhere(&denied, Verdict::Deny).await;
     // Ids contain the machine's time in milliseconds.
     tokio::time::sleep(Duration::from_millis(2)).await;

@@ -33,7 +33,7 @@ async fn a_card_shows_everything_there_is_to_know() {
     let page = world.get(&ana, "/approvals").await;
     page.shows("Create contact Maria Garcia, maria@example.com")
         .shows("<dt>email<dd>maria@example.com<")
-        .shows("where the values came from is unknown")
+        .shows("no conversation came with the call, so its values are not traced")
         .shows("medium risk")
         .shows(">write<")
         .shows("<code>create_contact</code>")

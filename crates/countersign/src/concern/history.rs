@@ -14,6 +14,7 @@ use crate::display::clip;
 use crate::hash::Hash;
 use crate::id::{ApprovalId, Channel, ToolName};
 use crate::json::{self, Kind, Leaf};
+use crate::provenance::Coverage;
 use crate::state::{CallState, State};
 use crate::time::Time;
 
@@ -31,6 +32,8 @@ pub struct History<'h> {
     sizes: Vec<(ApprovalId, usize)>,
     /// All approvals, by channel.
     in_channels: HashMap<&'h Channel, Vec<&'h Approval>>,
+    /// The first approval that came with the person's conversation.
+    first_told: Option<ApprovalId>,
     looked_at: Option<usize>,
     is_secret: &'h dyn Fn(&Call, &str) -> bool,
 }
@@ -38,6 +41,8 @@ pub struct History<'h> {
 /// Earlier uses of one tool.
 struct Used {
     first: ApprovalId,
+    /// The first approval in which the agent itself asked for the tool; `None` if only undos used it.
+    first_asked: Option<ApprovalId>,
     /// Definition hashes of approved calls, each with the id of its approval.
     definitions: Vec<(ApprovalId, Hash)>,
     /// Approved texts by JSON pointer, each with the id of the first approval that contained it.
@@ -63,6 +68,7 @@ impl<'h> History<'h> {
             tools: HashMap::new(),
             sizes: Vec::new(),
             in_channels: HashMap::new(),
+            first_told: None,
             looked_at,
             is_secret,
         };
@@ -82,6 +88,12 @@ impl<'h> History<'h> {
         let id = approval.id;
         let used = self.tools.entry(&call.tool).or_insert_with(|| Used::since(id));
         used.first = used.first.min(id);
+        if approval.undoes.is_none() {
+            used.first_asked = Some(used.first_asked.map_or(id, |first| first.min(id)));
+        }
+        if has_conversation(approval, call) {
+            self.first_told = Some(self.first_told.map_or(id, |first| first.min(id)));
+        }
         if let (CallState::Running | CallState::Unknown, Some(execution)) = (call.state, &call.execution) {
             // Both the arguments that ran and, if a person edited them, those that the agent proposed.
             for arguments in [Some(&call.arguments), call.original.as_ref()]
@@ -172,19 +184,41 @@ impl<'h> History<'h> {
         if let Some(most) = most.filter(|most| calls > LARGE_BATCH && calls > most * 2) {
             found.push(Concern::LargeBatch { calls, most });
         }
-        if used.is_none() {
+        if self.lacks_conversation(approval, call) {
+            found.push(Concern::NoConversation);
+        }
+        let was_asked = used.is_some_and(|used| used.first_asked.is_some_and(|first| first < id));
+        // Of an agent without a history, every tool is new, and saying so would tell nothing about the call.
+        let has_history = self.looked_at.is_some() || self.sizes.iter().any(|(earlier, _)| *earlier < id);
+        if !was_asked && has_history && approval.undoes.is_none() {
             found.push(Concern::FirstUse {
                 among: self.looked_at,
             });
         }
         found
     }
+
+    /// Returns true if a conversation was expected with the call, because an earlier one had it, and none came.
+    fn lacks_conversation(&self, approval: &Approval, call: &Call) -> bool {
+        let was_told = self.first_told.is_some_and(|first| first < approval.id);
+        // The values of an edited call come from the person who edits it, those of an undo from the call it undoes.
+        let needs_none = call.original.is_some() || approval.undoes.is_some();
+        was_told && call.provenance.is_none() && !needs_none
+    }
+}
+
+/// Returns true if the person's conversation came with a call. Tool results alone are none: a gateway may have seen
+/// some in one session and none in the next.
+fn has_conversation(approval: &Approval, call: &Call) -> bool {
+    let heard = call.provenance.as_ref().map(|provenance| provenance.heard);
+    approval.undoes.is_none() && heard.is_some_and(|heard| heard != Coverage::Tools)
 }
 
 impl Used {
     fn since(first: ApprovalId) -> Used {
         Used {
             first,
+            first_asked: None,
             definitions: Vec::new(),
             texts: HashMap::new(),
             text_count: 0,

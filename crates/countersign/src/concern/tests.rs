@@ -4,9 +4,12 @@ use super::*;
 use crate::approval::{Approval, SharedApproval};
 use crate::command::Propose;
 use crate::decision::{Choice, Verdict};
+use crate::id::ToolName;
+use crate::provenance::{Coverage, Provenance};
 use crate::state::CallState;
 use crate::store::memory::MemoryStore;
 use crate::store::suite::{Fixture, sample};
+use crate::undoes::Undoes;
 use std::sync::Arc;
 
 fn fixture() -> Fixture {
@@ -44,17 +47,75 @@ fn concerns_of(approval: &SharedApproval, before: &[SharedApproval]) -> Vec<Stri
 }
 
 #[tokio::test]
-async fn a_first_use_is_told_once() {
+async fn a_first_use_is_told_once_and_not_of_an_agent_without_history() {
     let fixture = fixture();
     let first = fixture.propose(asks(1, "{}")).await;
     assert_eq!(
         concerns_of(&first, &[]),
+        [""; 0],
+        "of a new agent every tool is new"
+    );
+    let mut other = asks(2, "{}");
+    other.calls[0].tool = ToolName::new("other").unwrap();
+    let other = fixture.propose(other).await;
+    let before = [first];
+    assert_eq!(
+        concerns_of(&other, &before),
         ["this agent never asked for this tool before"]
     );
+    let again = fixture.propose(asks(3, "{}")).await;
+    assert_eq!(concerns_of(&again, &before), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_undo_is_no_request_of_the_agent() {
+    let fixture = fixture();
+    let first = fixture.propose(asks(1, "{}")).await;
+    let of_tool = |n: u64, tool: &str| {
+        let mut propose = asks(n, "{}");
+        propose.calls[0].tool = ToolName::new(tool).unwrap();
+        propose
+    };
+    let undo = fixture.propose(of_tool(2, "delete")).await;
+    let mut undo = Approval::clone(&undo);
+    undo.undoes = Undoes::new(first.id, [1]);
+    let undo = SharedApproval::from(undo);
+    let own = fixture.propose(of_tool(3, "delete")).await;
+    assert_eq!(concerns_of(&undo, std::slice::from_ref(&first)), [""; 0]);
     assert_eq!(
-        concerns_of(&fixture.propose(asks(2, "{}")).await, &[first]),
-        [""; 0]
+        concerns_of(&own, &[first, undo]),
+        ["this agent never asked for this tool before"]
     );
+}
+
+#[tokio::test]
+async fn a_conversation_is_missed_only_where_one_came_before() {
+    let fixture = fixture();
+    let first = fixture.propose(asks(1, r#"{"a":1}"#)).await;
+    let with = |approval: &SharedApproval, heard: Coverage| {
+        let mut approval = Approval::clone(approval);
+        approval.calls[0].provenance = Some(Arc::new(Provenance::new(Vec::new(), heard)));
+        SharedApproval::from(approval)
+    };
+    let second = fixture.propose(asks(2, r#"{"a":2}"#)).await;
+    let check = |approval: &SharedApproval, before: SharedApproval, is_told: bool| {
+        let found = concerns_of(approval, &[before]);
+        let found = found.iter().any(|found| found.contains("came from is unknown"));
+        assert_eq!(found, is_told);
+    };
+    check(&second, first.clone(), false);
+    check(&second, with(&first, Coverage::Whole), true);
+    check(&second, with(&first, Coverage::Recent), true);
+    // A gateway that sees only tools may have seen nothing yet.
+    check(&second, with(&first, Coverage::Tools), false);
+    check(
+        &with(&second, Coverage::Whole),
+        with(&first, Coverage::Whole),
+        false,
+    );
+    let mut undo = Approval::clone(&second);
+    undo.undoes = Undoes::new(first.id, [1]);
+    check(&SharedApproval::from(undo), with(&first, Coverage::Whole), false);
 }
 
 #[tokio::test]
@@ -115,10 +176,7 @@ async fn what_was_asked_later_is_no_history() {
     let early = fixture.propose(asks(1, r#"{"to":"marla@acme.com","n":9}"#)).await;
     let later = fixture.propose(asks(2, known)).await;
     let later = fixture.accept(sample::decide(&later, Verdict::Approve)).await;
-    assert_eq!(
-        concerns_of(&early, &[later]),
-        ["this agent never asked for this tool before"]
-    );
+    assert_eq!(concerns_of(&early, &[later]), [""; 0]);
 }
 
 #[tokio::test]

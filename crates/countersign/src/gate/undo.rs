@@ -165,7 +165,7 @@ impl Gate {
             arguments,
             terms: Arc::new(terms),
             sealed: None,
-            provenance: Some(Arc::new(provenance)),
+            provenance: provenance.map(Arc::new),
             before,
             working_folder: done.working_folder.clone(),
         };

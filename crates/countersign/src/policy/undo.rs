@@ -59,8 +59,9 @@ impl Policy {
     }
 
     /// Provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a value taken
-    /// from the call's arguments keeps the mark that it has in the call.
-    pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Provenance {
+    /// from the call's arguments keeps the mark that it has in the call. `None` if the call has no marks to keep: the
+    /// undo's values are then those of a call that was not traced either.
+    pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Option<Provenance> {
         let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {
             let is_part = |(planned, _): &&(String, Vec<String>)| {
@@ -90,7 +91,9 @@ impl Policy {
             .any(|(_, names)| names.iter().any(|name| name.starts_with("args")));
         let before = done.provenance.as_deref().filter(|_| takes_arguments);
         let voucher = before.map_or(Voucher::Gate, Provenance::vouched_by);
-        Provenance::new(traced.collect(), Coverage::Whole).by(voucher)
+        let provenance = Provenance::new(traced.collect(), Coverage::Whole).by(voucher);
+        let is_traced = done.provenance.is_some() || provenance.counts().unknown == 0;
+        is_traced.then_some(provenance)
     }
 }
 

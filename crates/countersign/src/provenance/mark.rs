@@ -193,6 +193,9 @@ pub enum MatchKind {
     Part,
     /// A boolean, inferred from a sentence about its subject.
     Implied,
+    /// Verbatim or the same number, at several places of tool results, and nothing tells which of them was meant. The
+    /// quote is of the first one.
+    OneOfSeveral,
 }
 
 /// Kind of derivation.

@@ -24,20 +24,25 @@
 
 mod address;
 mod agent_words;
+mod citation;
 mod code;
 mod compose;
+mod count;
 mod date;
 mod form;
 mod number;
 mod shape;
 mod text;
 
+use std::cell::OnceCell;
+
 use jiff::civil::Date;
 
 use super::{Conversation, Coverage, Mark, MatchKind, Message, Part, Provenance, Quote, ToolQuote, Traced};
 use crate::json::{self, Leaf};
 use agent_words::{AgentEchoCheck, AgentMessage};
-use form::{TextRange, Value};
+use citation::ResultLeaf;
+use form::{Counted, TextRange, Value};
 use text::Text;
 
 /// Maximum number of values traced per call; the rest are marked unknown.
@@ -158,6 +163,8 @@ struct Source<'c> {
     text: Text<'c>,
     /// The text with JSON and YAML escapes resolved, if it has any.
     plain: Option<Text<'c>>,
+    /// Values of a tool's result, if it is JSON.
+    leaves: OnceCell<Vec<ResultLeaf>>,
 }
 
 enum By<'c> {
@@ -168,6 +175,10 @@ enum By<'c> {
 impl<'c> Source<'c> {
     fn is_person(&self) -> bool {
         matches!(self.by, By::Person)
+    }
+
+    fn is_outside(&self) -> bool {
+        matches!(self.by, By::Tool { is_outside: true, .. })
     }
 
     fn texts(&self) -> impl Iterator<Item = &Text<'c>> {
@@ -207,6 +218,21 @@ impl<'c> Source<'c> {
     }
 
     fn marked(&self, words: &str, span: Option<(u32, u32)>, how: MatchKind) -> Mark {
+        let pointer = match self.by {
+            By::Person => None,
+            By::Tool { .. } => span.and_then(|(from, _)| json::pointer_at(self.text.raw(), from as usize)),
+        };
+        self.marked_at(words, span, how, pointer)
+    }
+
+    /// Builds the mark for words at a JSON pointer of this message.
+    fn marked_at(
+        &self,
+        words: &str,
+        span: Option<(u32, u32)>,
+        how: MatchKind,
+        pointer: Option<String>,
+    ) -> Mark {
         let quote = Quote {
             message: u32::try_from(self.message).unwrap_or(u32::MAX),
             span,
@@ -218,7 +244,7 @@ impl<'c> Source<'c> {
             By::Tool { name, is_outside } => Mark::Tool(ToolQuote {
                 name: name.to_owned(),
                 is_outside,
-                pointer: span.and_then(|(from, _)| json::pointer_at(self.text.raw(), from as usize)),
+                pointer,
                 quote,
             }),
         }
@@ -234,18 +260,25 @@ impl Tracing<'_, '_> {
         // from.
         let people = || self.sources.iter().filter(|source| source.is_person()).rev();
         let tools = || self.sources.iter().filter(|source| !source.is_person());
-        let stated = |source: &Source<'_>| source.find(|text| value.stated_in(text));
-        let implied = |source: &Source<'_>| source.find(|text| value.implied_in(text, source.said));
+        // A count does not state an id. Text of strangers is read with its counts, so that leaving them out never makes
+        // a value of theirs look like another tool's.
+        let counts = |source: &Source<'_>| match source.is_outside() {
+            true => Counted::Included,
+            false => Counted::LeftOut,
+        };
+        let stated = |source: &Source<'_>| source.find(|text| value.stated_by(text, counts(source)));
+        let implied =
+            |source: &Source<'_>| source.find(|text| value.implied_by(text, source.said, counts(source)));
         if let Some(mark) = people().find_map(stated) {
             return mark;
         }
-        let from_tool = tools().find_map(|source| Some((source.message, stated(source)?)));
+        let from_tool = tools().find_map(|source| Some((source, stated(source)?)));
         let mut is_repeated = false;
-        if let Some((message, mark)) = from_tool {
+        if let Some((source, mark)) = from_tool {
             // A tool that repeats what the agent wrote earlier is not a source.
-            is_repeated = self.wrote(value, message, false);
+            is_repeated = self.wrote(value, source.message, false);
             if !is_repeated {
-                return mark;
+                return self.cite(value, source, mark);
             }
         }
         // INVARIANT: without the person's messages, no value is marked as derived or invented: the person may have
@@ -330,6 +363,7 @@ fn sources<'c>(conversation: &'c Conversation, declared: &dyn Declared) -> Sourc
             said: said.map(|said| said.to_zoned(jiff::tz::TimeZone::UTC).date()),
             text: Text::new(message.text()),
             plain,
+            leaves: OnceCell::new(),
         });
     }
     (sources, agent_messages, heard)

@@ -35,14 +35,11 @@ impl Provenance {
         if total == 0 {
             return words.none.clone();
         }
+        if self.heard == Coverage::Tools {
+            return say_found(words, counts.tool, total);
+        }
         if counts.unknown == total {
             return words.unknown_whence.clone();
-        }
-        if self.heard == Coverage::Tools {
-            return match counts.tool {
-                0 => words.unknown_whence.clone(),
-                found => say_found(words, found, total),
-            };
         }
         let not_given = total - counts.user - counts.default;
         let values = of(&words.values, total);
@@ -97,7 +94,9 @@ fn say_found(words: &Origins, found: u32, total: u32) -> String {
         ("total", &*all),
         ("values", of(&words.values, total)),
     ];
-    fill(of(&words.found, found), &parts)
+    // "0 of 1 value was found".
+    let number = if total == 1 { 1 } else { found };
+    fill(of(&words.found, number), &parts)
 }
 
 /// Picks the singular or the plural.
@@ -286,8 +285,12 @@ impl Mark {
                 };
                 let place = tool.pointer.as_ref().filter(|pointer| !pointer.is_empty());
                 let place = place.map(|pointer| format!(", at {}", clip(pointer, QUOTE_CHARS)));
+                let others = match tool.quote.how {
+                    MatchKind::OneOfSeveral => ", one of several places that state it",
+                    _ => "",
+                };
                 Some(format!(
-                    "{text}{}{}",
+                    "{text}{}{}{others}",
                     clip(&tool.name, 60),
                     place.unwrap_or_default()
                 ))

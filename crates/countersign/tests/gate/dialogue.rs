@@ -127,7 +127,7 @@ async fn a13_the_first_sources_dialogue() {
     assert_eq!(
         prompt.text,
         "Create contact Maria Garcia, maria@acme.com, Acme Corp\n\
-         look twice: this agent never asked for this tool before\n-- reply \"yes\" to confirm or \"no\" to cancel."
+         -- reply \"yes\" to confirm or \"no\" to cancel."
     );
     let said = chat.says("yes").await;
     assert_eq!(

@@ -125,7 +125,8 @@ impl CallCard {
                 .iter()
                 .map(|concern| one_line(&concern.to_string()).into_owned())
                 .collect(),
-            verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
+            verdict: (!is_edited && !rows.is_empty())
+                .then(|| Verdict::new(provenance, approval.undoes.is_some())),
             values: values(
                 rows,
                 arguments,

@@ -4,8 +4,10 @@
 //! can imitate them.
 
 use countersign::display::one_line;
-use countersign::provenance::{Mark, Provenance, Voucher};
+use countersign::provenance::{Coverage, Mark, Provenance, Voucher};
 use serde::Serialize;
+
+use crate::view::origin::untraced;
 
 /// Provenance mark of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,15 +54,20 @@ impl Marked {
 }
 
 impl Verdict {
-    /// Returns the gate's verdict, or "unknown" if no conversation was supplied.
-    pub fn new(provenance: Option<&Provenance>) -> Verdict {
+    /// Returns the gate's verdict, or says why the values of the call were not traced. The latter is no warning: a
+    /// conversation that was expected and did not come is a concern.
+    pub fn new(provenance: Option<&Provenance>, is_undo: bool) -> Verdict {
         match provenance {
             Some(provenance) => {
-                let marks = provenance.leaves.iter().map(|leaf| leaf.mark.prominence());
+                // Where the gate never hears the person, unknown values are to be expected.
+                let is_expected = |mark: &Mark| provenance.heard == Coverage::Tools && *mark == Mark::Unknown;
+                let marks = provenance.leaves.iter().map(|leaf| &leaf.mark);
+                let marks = marks.filter(|mark| !is_expected(mark)).map(Mark::prominence);
                 // A conversation supplied by the agent is marked at least as prominently as an unknown origin.
-                let least = match provenance.vouched_by() {
-                    Voucher::Agent => Mark::Unknown.prominence(),
-                    Voucher::Gate => 0,
+                let least = match (provenance.vouched_by(), provenance.heard) {
+                    (Voucher::Agent, _) => Mark::Unknown.prominence(),
+                    (Voucher::Gate, Coverage::Tools) => NEUTRAL,
+                    (Voucher::Gate, _) => 0,
                 };
                 Verdict {
                     class: class(marks.max().unwrap_or(0).max(least)),
@@ -68,12 +75,15 @@ impl Verdict {
                 }
             }
             None => Verdict {
-                class: class(Mark::Unknown.prominence()),
-                text: "where the values came from is unknown".to_owned(),
+                class: class(NEUTRAL),
+                text: untraced(is_undo).to_owned(),
             },
         }
     }
 }
+
+/// Prominence of a line that is neither good nor bad news.
+const NEUTRAL: u8 = 1;
 
 /// Maps prominence to a CSS class. The names are short because a list has hundreds of them.
 fn class(prominence: u8) -> &'static str {
@@ -115,7 +125,11 @@ mod tests {
             })
             .collect();
         assert_eq!(shown, [("/auth", "m5"), ("/email", "m5"), ("/name", "m0")]);
-        assert_eq!(Verdict::new(Some(&provenance)).class, "m5");
-        assert_eq!(Verdict::new(None).class, "m3");
+        assert_eq!(Verdict::new(Some(&provenance), false).class, "m5");
+        assert_eq!(
+            Verdict::new(None, false).class,
+            "m1",
+            "neither fine nor a warning"
+        );
     }
 }

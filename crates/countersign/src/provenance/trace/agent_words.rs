@@ -49,6 +49,10 @@ impl<'c> AgentMessage<'c> {
         self.text.words().contains(word)
     }
 
+    pub(super) fn states(&self, value: &Value) -> bool {
+        value.stated_in(&self.text).is_some()
+    }
+
     pub(super) fn has_number(&self, number: &Decimal) -> bool {
         let number_matches = self.text.number_matches();
         number_matches

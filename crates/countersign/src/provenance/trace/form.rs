@@ -8,6 +8,7 @@ use std::ops::Range;
 use jiff::civil::{Date, Time};
 
 use super::super::mark::MatchKind;
+use super::count;
 use super::date::{self, Moment};
 use super::number::{self, Decimal, word_value};
 use super::shape::Shape;
@@ -24,7 +25,14 @@ pub(super) struct Value {
     pub(super) moment: Option<Moment>,
     time: Option<Time>,
     /// Words of the argument's name: `travel_insurance` gives "travel" and "insurance".
-    name: Vec<String>,
+    pub(super) name: Vec<String>,
+}
+
+/// Whether numbers that count things are read as statements of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    Included,
+    LeftOut,
 }
 
 /// Byte range in the raw or in the folded text.
@@ -66,6 +74,40 @@ impl Value {
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.kind, Kind::Null | Kind::Array | Kind::Object)
             || self.kind == Kind::String && self.folded.is_empty()
+    }
+
+    /// Like [`Self::stated_in`], except that counts may be left out: `contact_id` 1 is not stated by `"deals": 1`.
+    pub(super) fn stated_by(&self, text: &Text<'_>, counted: Counted) -> Option<(TextRange, MatchKind)> {
+        match self.short_id().filter(|_| counted == Counted::LeftOut) {
+            Some(number) => id_in(text, number),
+            None => self.stated_in(text),
+        }
+    }
+
+    /// Like [`Self::implied_in`], except that counts may be left out.
+    pub(super) fn implied_by(
+        &self,
+        text: &Text<'_>,
+        said: Option<Date>,
+        counted: Counted,
+    ) -> Option<(TextRange, MatchKind)> {
+        let (place, how) = self.implied_in(text, said)?;
+        let TextRange::Folded(at) = &place else {
+            return Some((place, how));
+        };
+        let is_left_out =
+            counted == Counted::LeftOut && self.short_id().is_some() && count::is_count(text.folded(), at);
+        (!is_left_out).then_some((place, how))
+    }
+
+    /// Returns the number if this is a short one in an argument for an id. Such a number occurs by chance in many texts.
+    fn short_id(&self) -> Option<&Decimal> {
+        let is_id = self
+            .name
+            .last()
+            .is_some_and(|word| matches!(word.as_str(), "id" | "ids"));
+        let is_short = |number: &&Decimal| number.len() <= 3 && number.bytes().all(|b| b.is_ascii_digit());
+        self.number.as_ref().filter(is_short).filter(|_| is_id)
     }
 
     /// Returns the place where the text states this value as a whole and unambiguously; `None` if it does not.
@@ -248,6 +290,22 @@ impl Value {
     }
 }
 
+/// Returns the place where the text states a short id, which is not a count.
+fn id_in(text: &Text<'_>, id: &Decimal) -> Option<(TextRange, MatchKind)> {
+    let mut numbers = text.number_matches().iter();
+    let found = numbers.find(|number_match| {
+        !is_part(text.folded(), &number_match.at)
+            && number_match.readings.contains(id)
+            && !count::is_count(text.folded(), &number_match.at)
+    })?;
+    let written = text.folded().get(found.at.clone());
+    let how = match written == Some(id.as_str()) {
+        true => MatchKind::Exactly,
+        false => MatchKind::Number,
+    };
+    Some((TextRange::Folded(found.at.clone()), how))
+}
+
 /// Returns true if a number is part of a date, a range or a time, and so is not stated by itself.
 fn is_part(text: &str, at: &Range<usize>) -> bool {
     let (before, after) = super::text::neighbours(text, at.start, at.end);
@@ -380,7 +438,7 @@ fn is_negation(word: &str) -> bool {
 }
 
 /// Splits the last name in a pointer into words: `/flights/0/nonstopOnly` gives "nonstop" and "only".
-fn name_words(pointer: &str) -> Vec<String> {
+pub(super) fn name_words(pointer: &str) -> Vec<String> {
     let mut segments = pointer.rsplit('/');
     let name = segments
         .find(|segment| segment.parse::<usize>().is_err())

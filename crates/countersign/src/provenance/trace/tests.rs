@@ -4,6 +4,7 @@ use super::*;
 use crate::provenance::{MOST_BYTES, Voucher};
 use crate::time::Time;
 
+mod citation;
 mod own_words;
 mod verdict;
 mod whole;

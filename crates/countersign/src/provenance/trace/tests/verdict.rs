@@ -85,7 +85,10 @@ fn a18_where_nobody_heard_the_person_nothing_is_theirs_and_nothing_invented() {
     );
     let none = vec![Message::Unheard, tool("find", "id c7")];
     let none = trace(&Conversation { messages: none }, br#"{"x":"y"}"#, &|_| false);
-    assert_eq!(none.verdict(), "where the values came from is unknown");
+    assert_eq!(
+        none.verdict(),
+        "0 of 1 value was found in a tool's answer; the person's own words were not seen here"
+    );
 }
 
 #[test]
