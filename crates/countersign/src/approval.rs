@@ -1,7 +1,6 @@
 //! An approval: the question put to a person, with the calls that wait for the answer.
 //!
-//! State changes only through events, in `Approval::record`.
-//! Not here: who may decide, and when; see `command`.
+//! States change only through events, in `Approval::record`. The rules on who may decide, and when, are in `command`.
 
 use std::sync::Arc;
 use std::time::Duration;

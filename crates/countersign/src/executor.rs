@@ -107,7 +107,7 @@ impl PermitToken {
         Hash::of(&self.0)
     }
 
-    /// The token as text, for a host in another process.
+    /// Returns the token as hexadecimal text, for a host in another process.
     pub fn reveal(&self) -> String {
         Hash(self.0).to_string()
     }
@@ -155,7 +155,8 @@ impl Outcome {
         Outcome::Succeeded(Arc::from(result.as_ref()))
     }
 
-    /// Builds a success with this result, serialised as JSON.
+    /// Builds a success with this result, serialised as JSON. If serialising fails, the outcome is still a success; its
+    /// result is an object with the error message as `omitted`.
     pub fn json(result: &impl Serialize) -> Outcome {
         match serde_json::to_vec(result) {
             Ok(result) => Outcome::Succeeded(Arc::from(result)),

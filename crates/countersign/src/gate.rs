@@ -114,7 +114,7 @@ impl Gate {
         }
     }
 
-    /// Limits how fast agents may propose.
+    /// Limits how fast agents may propose. Above the limit, new proposals fail with [`SubmitError::TooFast`].
     pub fn with_pace(self, pace: Arc<dyn Pace>) -> Gate {
         Gate {
             pace: Some(pace),
@@ -351,12 +351,14 @@ impl Gate {
         concealed_with(calls.iter().map(|call| (call, secrecy(call))), new)
     }
 
-    /// Returns true if this gate's executor runs the tool.
+    /// Returns true if this gate's executor runs the tool; false if the host has to run it.
     pub fn runs(&self, tool: &ToolName) -> bool {
         self.executor.runs(tool)
     }
 
-    /// Sweeps everything that is due, in several transactions if necessary, and returns the counts.
+    /// Records everything that is due: approvals that have expired, released calls that were not started in time,
+    /// running calls past their deadline, and expired registry entries. Uses several transactions if necessary, and
+    /// returns the counts.
     pub async fn expire_due(&self) -> Result<Swept, StoreError> {
         let mut total = Swept::default();
         loop {

@@ -342,7 +342,7 @@ pub enum StoreError {
     /// A write failed in a way that stopped the store permanently. What was written can be seen after a restart.
     #[error("the store stopped: {0}")]
     Stopped(String),
-    /// The stored data is inconsistent.
+    /// The stored data is inconsistent, or the program has a bug.
     #[error("{0}")]
     Impossible(String),
 }

@@ -126,7 +126,8 @@ impl Gate {
         running.await.unwrap_or_else(lost)
     }
 
-    /// Records the outcome that a person found for an unknown call.
+    /// Records the outcome that a person found out for a call whose outcome was unknown. `note` is the person's
+    /// explanation.
     pub async fn reconcile(
         &self,
         tenant: &Tenant,
@@ -151,7 +152,8 @@ impl Gate {
         }
     }
 
-    /// Starts and runs the released calls of an approval that this gate's executor can run.
+    /// Starts and runs the released calls of an approval that this gate's executor can run. Returns the approval as it
+    /// is afterwards, and the calls that ran.
     pub async fn run_released(
         &self,
         tenant: &Tenant,

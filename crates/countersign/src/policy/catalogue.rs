@@ -1,6 +1,6 @@
 //! Listing of the policy's tools, for `policy check` and for pages.
 //!
-//! Not here: anything that influences a ruling.
+//! The listing is for display only: no ruling depends on it.
 
 use super::{Authority, Policy, Tool};
 use crate::effect::{Effect, Risk};

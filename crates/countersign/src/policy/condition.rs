@@ -41,7 +41,8 @@ pub(super) struct BadCondition {
 /// Maximum number of arguments that [`deny_words`] names.
 const MOST_NAMED: usize = 4;
 
-/// Returns words for a `deny` condition that is true: the arguments that it is about, but not what it compares.
+/// Describes a `deny` condition that was met, for the agent: names the arguments that the condition uses, but not the
+/// values that it compares them with.
 pub(super) fn deny_words(source: &str) -> String {
     let names = arguments_in(source);
     match names.as_slice() {

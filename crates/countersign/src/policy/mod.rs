@@ -1,8 +1,8 @@
 //! The policy: the operator's catalogue of tools, and the rules that hold calls for approval.
 //!
-//! Input: a tool's name and the exact bytes of its arguments. Output: a ruling (pass, hold or forbid).
-//! Not here: reading or reloading files (the policy text is passed in, and its hash is written to every event), and
-//! hints that tools give about themselves, which can never loosen a ruling.
+//! Given a tool's name and the exact bytes of its arguments, the policy rules: pass, hold or forbid. Its text is passed
+//! in, and its hash is written to every event; nothing here reads or reloads files. Hints that tools give about
+//! themselves never loosen a ruling.
 //!
 //! An unlisted tool, unreadable arguments or a failed condition is held. No setting, when left out, lets a call pass.
 
@@ -111,11 +111,11 @@ pub struct Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Channel {
-    /// How long an approval stays pending before it expires, unless its tool sets its own `ttl`.
+    /// How long an approval stays pending before it expires, unless its tool sets its own `ttl`. Default: 5 minutes.
     pub ttl: Duration,
-    /// Handling of a reply that is neither yes nor no.
+    /// Handling of a reply that is neither yes nor no. Default: [`OnOther::Cancel`].
     pub on_other: OnOther,
-    /// Handling of a filler such as "ok" when the call is destructive.
+    /// Handling of a filler such as "ok" when the call is destructive. Default: [`OnFiller::AskAgain`].
     pub on_filler: OnFiller,
 }
 
@@ -153,15 +153,17 @@ pub enum OnFiller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Agents {
-    /// Maximum number of pending approvals per agent and requester; `None` when the policy says `"unlimited"`.
+    /// Maximum number of pending approvals per agent and requester; `None` when the policy says `"unlimited"`. Default:
+    /// 20.
     pub most_pending: Option<usize>,
     /// Whether proposing the same calls again returns the pending approval; true when the policy sets `most_pending` to
-    /// a number.
+    /// a number. Default: false.
     pub joins: bool,
     /// New approvals allowed per agent, requester and minute, with a burst of half that number; `None` when the policy
-    /// says `"unlimited"`. Enforced by the gate's [`Pace`](crate::gate::Pace).
+    /// says `"unlimited"`. Default: 120. Enforced by the gate's [`Pace`](crate::gate::Pace).
     pub proposals_per_minute: Option<u32>,
-    /// How long an agent may not propose a denied call again, however it writes the same values.
+    /// How long an agent may not propose a denied call again, even if the same values are spelled differently. Default:
+    /// no such limit.
     pub cool_down: Option<Duration>,
 }
 
@@ -553,7 +555,7 @@ impl Policy {
         }
     }
 
-    /// Returns a refusal if a call has more secret values than one card may have.
+    /// Returns a refusal if a call has more secret values than one card may have; `None` otherwise.
     pub(crate) fn too_many_secrets(&self, tool: &str, arguments: &[u8]) -> Option<Concealed> {
         too_many(&self.tools.get(tool)?.secrets, arguments)
     }
@@ -613,8 +615,8 @@ impl Policy {
         Ok((undo.0.tool.clone(), undo.make(arguments, result)?))
     }
 
-    /// Returns why a call is forbidden, if it is. A `deny` condition that fails does not forbid the call but adds a
-    /// note, and a call with notes is held.
+    /// Returns why a call is forbidden; `None` if it is not. A `deny` condition that fails does not forbid the call but
+    /// adds a note, and a call with notes is held.
     fn forbidden(
         &self,
         tool: &Tool,
@@ -630,7 +632,7 @@ impl Policy {
         }
         let deny = tool.deny.as_ref()?;
         match deny.holds_for(arguments, origins, request.working_folder) {
-            // The condition's source is left out: to an agent, it would say how to get around the condition.
+            // The condition's source is left out, because it would show the agent how to get around the condition.
             Ok(true) => Some(format!(
                 "the policy forbids this call of `{name}`: {}\nhint: no one can approve it; propose something else",
                 tool.deny_reason
@@ -768,7 +770,7 @@ fn raise(tool: &Tool, draft: Draft, request: CallRequest<'_>, origins: &Origins)
     };
     match holds {
         Ok(false) => draft,
-        // The condition's source is left out: approvers need not know how it is written.
+        // The condition's source is left out, because approvers do not need it.
         Ok(true) => draft.raise("more risk than usual: the policy's condition for that was met".to_owned()),
         Err(reason) => draft.raise(format!("the `raise_risk` condition failed: {reason}")),
     }

@@ -1,7 +1,7 @@
 //! Templates for the arguments of a related call: an `undo` or a `before` read.
 //!
-//! Input: a table of the policy, and later the values that its templates refer to. Output: one JSON object.
-//! Not here: escaping for display; the values are for a tool.
+//! A template is a table of the policy. Rendered with the values that it refers to, it becomes one JSON object. Nothing
+//! is escaped for display, because the object is passed to a tool.
 
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};

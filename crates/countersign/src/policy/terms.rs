@@ -1,7 +1,7 @@
 //! The terms of a held call: how it is shown to people, and what approving it requires.
 //!
-//! Input: a [`Draft`], whose risk may still be raised. Output: [`Terms`], whose risk is final.
-//! Not here: a way to raise the risk of finished terms. Authority is derived from the final risk, in one place.
+//! The risk of a [`Draft`] may still be raised; that of finished [`Terms`] is final. The authority is derived from the
+//! final risk, when a draft is finished.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct Terms {
     pub on_failure: OnFailure,
     /// Whether the policy declares an undo for the call.
     pub undo: Undoable,
-    /// Reasons for holding the call that are not obvious; escaped for display.
+    /// Further facts about why the call is held, such as a condition that failed; escaped for display.
     pub notes: Vec<String>,
     /// Paths of arguments that are never shown; `None` for a call stored by an older version that did not record them.
     /// Stored separately; see `store/record.rs`.

@@ -1,8 +1,7 @@
 //! The undo of a call: another tool, with arguments built from this call's arguments and result.
 //!
-//! Input: the template from the policy, the call's arguments and its result, as bytes. Output: a new call, to be
-//! proposed and decided like any other.
-//! Not here: rendering the arguments; see `template`.
+//! The undo is built from the policy's template, and the call's arguments and result, as bytes. It becomes a new call,
+//! to be proposed and decided like any other. The arguments are rendered in `template`.
 
 use toml::Spanned;
 use toml::de::DeValue;
