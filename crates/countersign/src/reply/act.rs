@@ -1,7 +1,7 @@
 //! The words of a card that name its act, and where a reply may use them.
 //!
-//! Input: the offer of a card, and a reply from some word on. Output: how many of the reply's words name the act. Not
-//! here: yeses; see `card.rs`.
+//! Given a reply from some word on, this module counts the words that name the act of the card. Words that mean yes are
+//! handled in `card.rs`.
 //!
 //! A word names the act only in the right position: in the summary "Undo the delete of …", "delete" is not the act but
 //! what is undone. The verb is the first word of the label or the summary, or the last word in languages that put the
@@ -61,7 +61,7 @@ pub(super) struct ActWords {
     is_more: bool,
 }
 
-/// One way in which the card words its act.
+/// One of the texts by which the card names its act: the label, the summary or the title.
 #[derive(Clone, Debug, Default)]
 struct Name {
     /// All fixed words, in order.

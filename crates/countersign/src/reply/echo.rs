@@ -1,6 +1,6 @@
 //! Echoes: words of the offer that a reply repeats.
 //!
-//! Input: the offer, and a reply from some word on. Output: how far the reply only repeats the offer.
+//! Given a reply from some word on, this module finds how far the reply only repeats the offer.
 //!
 //! A refusing word is an echo only if it names the act that was offered: "yes, cancel it" repeats "Cancel the order?",
 //! but not the words "or "no" to cancel" of another question.
@@ -18,7 +18,7 @@ use super::lexicon::Word;
 use super::offer::{Offer, OfferWords};
 use super::word::{Words, split};
 
-/// An offer with more words is not compared with the reply.
+/// Maximum number of words in an offer that is compared with the reply; a longer offer is not compared.
 const MOST_OFFERED: usize = 2048;
 
 /// Words in an offer that leave a choice open.
@@ -121,8 +121,8 @@ impl<'a> OfferVocabulary<'a> {
         said_word.get(..usize::from(*said)) == offered_word.get(..usize::from(*offered))
     }
 
-    /// Returns which side of an offered pair such as `y/n` the word is: true for the first, false for the second. Only
-    /// known pairs of yes and no count, not any two words with a slash in between.
+    /// Returns which side of an offered pair such as `y/n` the word is: true for the first, false for the second,
+    /// `None` if it is neither. Only known pairs of yes and no count, not any two words with a slash in between.
     pub(super) fn side_of(&self, word: &str) -> Option<bool> {
         if self.head != Head::Any {
             return None;

@@ -1,8 +1,7 @@
 //! Reads replies that grant some calls of a numbered card: "all but the third", "only 1 and 3".
 //!
-//! Input: the words of a reply, and the number of calls on the card. Output: the granted calls, or nothing. Not here:
-//! guesses. Every word has to belong to the grammar and every number to the card. A bare number that may be a count
-//! ("only 2") grants nothing.
+//! Nothing is guessed: every word has to belong to the grammar, and every number to the card. A bare number that may be
+//! a count ("only 2") grants nothing.
 
 use super::word::Words;
 
