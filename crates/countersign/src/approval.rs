@@ -169,7 +169,8 @@ impl std::fmt::Debug for Approval {
 }
 
 impl Approval {
-    /// Approximate size in bytes of the approval's arguments, results and snapshots. Used to limit the size of lists.
+    /// Returns the approximate size in bytes of the approval's arguments, results and snapshots. Used to limit the size
+    /// of lists.
     pub fn weight(&self) -> usize {
         const EACH_CALL: usize = 256;
         let calls = self.calls.iter().map(|call| {
@@ -241,7 +242,7 @@ impl Approval {
             .finish()
     }
 
-    /// Number of different people who must approve: the maximum over all calls.
+    /// Returns the number of different people who must approve: the maximum over all calls.
     pub fn quorum(&self) -> u8 {
         let asked = self.calls.iter().map(|call| call.terms.authority().quorum);
         asked.max().unwrap_or(1).max(1)
@@ -252,7 +253,7 @@ impl Approval {
         self.endorsements.iter().filter(|endorsed| !endorsed.lapsed)
     }
 
-    /// Number of people who still have to approve: at least 1 while the approval is pending, 0 afterwards.
+    /// Returns the number of people who still have to approve: at least 1 while the approval is pending, 0 afterwards.
     pub fn missing(&self) -> u8 {
         match self.state {
             State::Pending => {
@@ -263,8 +264,8 @@ impl Approval {
         }
     }
 
-    /// Time at which a sweep has to act, because the approval expires, a released call becomes stale, or a running call
-    /// counts as lost. `None` if nothing is open.
+    /// Returns the time at which a sweep has to act, because the approval expires, a released call becomes stale, or a
+    /// running call counts as lost. `None` if nothing is open.
     pub fn due_at(&self) -> Option<Time> {
         if self.state == State::Pending {
             return Some(self.expires_at);
@@ -277,8 +278,8 @@ impl Approval {
         deadline.or_else(|| self.next_released().and_then(|_| self.start_by()))
     }
 
-    /// Time until which released calls may be started; `None` before the decision. In a batch, the interval starts
-    /// again whenever a call ends.
+    /// Returns the time until which released calls may be started; `None` before the decision. In a batch, the interval
+    /// starts again whenever a call ends.
     pub fn start_by(&self) -> Option<Time> {
         let ends = self
             .calls
@@ -290,7 +291,8 @@ impl Approval {
         Some(latest.plus(self.start_within))
     }
 
-    /// Position of the call that may be started next; `None` if no call is released, or while another call is running.
+    /// Returns the position of the call that may be started next; `None` if no call is released, or while another call
+    /// is running.
     pub fn next_released(&self) -> Option<u8> {
         let earlier_runs = self.calls.iter().any(|call| call.state == CallState::Running);
         let mut released = self

@@ -42,7 +42,7 @@ impl Surface {
         Surface::Passkey,
     ];
 
-    /// Word used in JSON and events.
+    /// Returns the word used in JSON and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Surface::Text => "text",
@@ -100,7 +100,7 @@ impl Assurance {
         Assurance::Passkey,
     ];
 
-    /// Word used in policies and JSON.
+    /// Returns the word used in policies and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Assurance::Text => "text",
@@ -265,7 +265,7 @@ impl Decision {
         }
     }
 
-    /// Id of the approval.
+    /// Returns the id of the approval.
     pub fn approval(&self) -> ApprovalId {
         self.approval
     }

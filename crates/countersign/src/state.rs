@@ -1,7 +1,7 @@
 //! State machines of approvals and calls: which event is legal in which state.
 //!
-//! Input: a state and an event. Output: the next state, or an error.
-//! Not here: storage, time, authority and wording. Stores and pages never repeat these tables.
+//! Given a state and an event, [`State::apply`] and [`CallState::apply`] return the next state or an error. Stores and
+//! pages never repeat these tables. Time and authority are checked elsewhere.
 
 use serde::{Deserialize, Serialize};
 

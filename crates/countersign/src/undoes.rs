@@ -7,7 +7,8 @@ use std::str::FromStr;
 use crate::approval::MOST_CALLS;
 use crate::id::{ApprovalId, BadId, CallId, as_text};
 
-/// Calls of one approval to be undone by another, each by its own call. Written `ID.4`, or `ID.4+2+1`.
+/// Calls of one approval to be undone by another, each by its own call. Text form: `ID.4`, or `ID.4+2+1` for several
+/// calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Undoes {
     /// Approval whose calls are undone.

@@ -1,7 +1,8 @@
 //! A condition on a call's arguments, written in CEL.
 //!
-//! Input: an expression at load time, arguments at each call. Output: true, false, or why evaluation failed; on failure
-//! the policy holds the call. Without the feature `cel` no condition compiles, so a policy that has one is refused.
+//! An expression is compiled when the policy is loaded, and evaluated for the arguments of each call. If the evaluation
+//! fails, the policy holds the call. Without the feature `cel` no condition compiles, so a policy that has one is
+//! refused.
 
 #[cfg(not(feature = "cel"))]
 mod absent;

@@ -323,7 +323,7 @@ impl Policy {
         self.sensitive.add(path);
     }
 
-    /// Hash of the policy text, as written to events.
+    /// Returns the hash of the policy text, as written to events.
     pub fn hash(&self) -> Hash {
         self.hash
     }
@@ -349,12 +349,12 @@ impl Policy {
         self.agents
     }
 
-    /// Warnings about a policy that is valid.
+    /// Returns warnings about a policy that is valid.
     pub fn notices(&self) -> &[Problem] {
         &self.notices
     }
 
-    /// Names of all listed tools, sorted.
+    /// Returns the names of all listed tools, sorted.
     pub fn tools(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -366,7 +366,7 @@ impl Policy {
         self.tools.contains_key(tool)
     }
 
-    /// Hash that the tool's definition must have, if the policy pins one.
+    /// Returns the hash that the tool's definition must have; `None` if the policy pins none.
     pub fn pin(&self, tool: &str) -> Option<Hash> {
         self.tools.get(tool)?.definition
     }
@@ -378,17 +378,19 @@ impl Policy {
         all.any(|(name, tool)| tool.definition.is_some() && is_its(name))
     }
 
-    /// Source of the condition under which calls of a tool are forbidden. For operators, not for agents.
+    /// Returns the source of the condition under which calls of a tool are forbidden; `None` if there is none. For
+    /// operators, not for agents.
     pub fn deny_condition(&self, tool: &str) -> Option<&str> {
         self.tools.get(tool)?.deny.as_ref().map(Condition::source)
     }
 
-    /// Title that the policy gives a tool.
+    /// Returns the title that the policy gives a tool; `None` if it gives none.
     pub fn title(&self, tool: &str) -> Option<&str> {
         self.tools.get(tool)?.title.as_deref()
     }
 
-    /// Words of a tool's title and summary that a reply may use to name the act; `None` for an unlisted tool.
+    /// Returns the words of a tool's title and summary that a reply may use to name the act; `None` for an unlisted
+    /// tool.
     #[cfg(feature = "reply")]
     pub fn act(&self, tool: &str) -> Option<&Act> {
         self.tools.get(tool).map(|tool| &tool.act)
@@ -537,8 +539,8 @@ impl Policy {
         }
     }
 
-    /// Paths of secret values in a stored call: those in its own terms plus those of this policy. If neither knows the
-    /// tool, everything is secret.
+    /// Returns the paths of secret values in a stored call: those in its own terms plus those of this policy. If
+    /// neither knows the tool, everything is secret.
     pub fn secrets_of(&self, call: &Call) -> Vec<SecretPath> {
         let listed = self.tools.get(call.tool.as_str()).map(|tool| &tool.secrets);
         match (&call.terms.secret, listed) {
@@ -566,7 +568,7 @@ impl Policy {
         Secrecy::new(paths.unwrap_or_default(), &[], [arguments, result])
     }
 
-    /// Arguments as rows for a card, with secrets hidden.
+    /// Returns the arguments as rows for a card, with secrets hidden.
     pub fn table(&self, tool: &str, arguments: &[u8], salt: &[u8]) -> Vec<Row> {
         let secrets = self.tools.get(tool).map(|tool| tool.secrets.as_slice());
         table(arguments, secrets.unwrap_or_default(), salt)
@@ -776,7 +778,7 @@ fn raise(tool: &Tool, draft: Draft, request: CallRequest<'_>, origins: &Origins)
     }
 }
 
-/// Counts that conditions may use; `Unknown` if the person's messages are missing from the conversation.
+/// Returns the counts that conditions may use; `Unknown` if the person's messages are missing from the conversation.
 fn origins(provenance: Option<&Provenance>) -> Origins {
     match provenance.and_then(|provenance| Some((provenance.known_counts()?, provenance.vouched_by()))) {
         None => Origins::Unknown,

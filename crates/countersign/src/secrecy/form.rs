@@ -1,7 +1,7 @@
 //! Forms in which the text of a secret may be repeated.
 //!
-//! Input: the text of a secret. Output: the text and its usual encodings, longest first. Encodings that are so short
-//! that they may occur by chance are left out.
+//! These are the text itself and its usual encodings, longest first. Encodings that are so short that they may occur by
+//! chance are left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
