@@ -40,7 +40,7 @@ pub struct Approval {
     pub requester: Person,
     /// Person for whom the agent acts, if known.
     pub on_behalf_of: Option<Person>,
-    /// The agent's own description; an unchecked claim.
+    /// The agent's own description, if it gave one; an unchecked claim.
     pub claim: Option<String>,
     /// Secret that makes button payloads unguessable.
     pub nonce: [u8; 16],
@@ -76,7 +76,7 @@ pub struct Approval {
     pub replaces: Option<ApprovalId>,
     /// Calls that this approval undoes when it runs; `None` if it is no undo.
     pub undoes: Option<Undoes>,
-    /// Idempotency key of the proposal, with the hash of the request.
+    /// Idempotency key of the proposal, if it had one, with the hash of the request.
     pub key: Option<(Key, Hash)>,
     /// Number of refused decisions on record.
     pub refusals: u8,
@@ -101,11 +101,11 @@ pub struct Decided {
     pub at: Time,
     /// Surface from which the person decided.
     pub surface: String,
-    /// Comment that the person gave with the decision; removed when the content is erased.
+    /// Comment that the person gave with the decision, if any; removed when the content is erased.
     pub comment: Option<String>,
-    /// Decider named in the request's body; an unchecked claim.
+    /// Decider named in the request's body, if any; an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Idempotency key of the decision, with the hash of the request.
+    /// Idempotency key of the decision, if it had one, with the hash of the request.
     pub key: Option<(Key, Hash)>,
 }
 
@@ -121,11 +121,11 @@ pub struct Endorsement {
     pub surface: String,
     /// Positions of the approved calls; `None` if the person approved all of them.
     pub calls: Option<Vec<u8>>,
-    /// Comment that the person gave with the decision; removed when the content is erased.
+    /// Comment that the person gave with the decision, if any; removed when the content is erased.
     pub comment: Option<String>,
-    /// Decider named in the request's body; an unchecked claim.
+    /// Decider named in the request's body, if any; an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Idempotency key of the decision, with the hash of the request.
+    /// Idempotency key of the decision, if it had one, with the hash of the request.
     pub key: Option<(Key, Hash)>,
     /// Account with which the endorsement was given. The endorsement counts only while that account is unchanged.
     #[serde(skip)]

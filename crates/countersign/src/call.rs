@@ -138,7 +138,7 @@ pub struct Call {
     pub execution: Option<Execution>,
     /// Result or failure message, at most [`crate::executor::LARGEST_RESULT`] bytes; `None` if there is none.
     pub result: Option<Arc<[u8]>>,
-    /// Sealed credential for the call; removed once the call is over.
+    /// Sealed credential for the call; `None` if the call needs none, or once the call is over.
     pub sealed: Option<Arc<[u8]>>,
     /// The call that undid this one or is undoing it, if any.
     pub undone_by: Option<CallId>,

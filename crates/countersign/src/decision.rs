@@ -233,11 +233,11 @@ pub struct Decision {
     pub(crate) verdict: Verdict,
     /// Digest of the card that the person saw; if given, it must match the approval's digest.
     pub digest: Option<Hash>,
-    /// Comment by the person.
+    /// Comment by the person, if any.
     pub comment: Option<String>,
-    /// Decider named in the request's body; recorded as an unchecked claim.
+    /// Decider named in the request's body, if any; recorded as an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Idempotency key: a retry with the same key gets the same answer.
+    /// Idempotency key, if any: a retry with the same key gets the same answer.
     pub key: Option<Key>,
 }
 

@@ -10,7 +10,8 @@ use uuid::Uuid;
 /// Maximum length of a name, in characters.
 pub const LONGEST_NAME: usize = 256;
 
-/// Reason why a text is not a valid name.
+/// Reason why a text is not a valid name. The first value of a variant, if it has one, is the kind of name, such as
+/// `channel`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadName {

@@ -252,7 +252,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// Returns the words of the offer. They are split on first use.
+    /// Returns the words of the offer, which are split on first use; `None` if the offer is too long to be compared.
     fn vocabulary(&self) -> Option<&OfferVocabulary<'a>> {
         let read = || OfferVocabulary::new(self.tables, self.offer, self.words);
         self.vocabulary.get_or_init(read).as_ref()
@@ -608,8 +608,8 @@ impl<'a> ReplyReader<'a> {
     }
 }
 
-/// Looks up a word. An unknown word with a letter three or more times in a row ("yesssss") is tried again with shorter
-/// runs.
+/// Looks up a word; `None` if no table has it. An unknown word with a letter three or more times in a row ("yesssss")
+/// is tried again with shorter runs.
 fn find(tables: &Tables, word: &str) -> Option<Word> {
     let found = tables.lexicon.find(word);
     if found.is_some() {

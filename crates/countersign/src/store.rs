@@ -239,11 +239,11 @@ fn other_answer() -> StoreError {
     StoreError::Impossible("the store gave the answer to another command".to_owned())
 }
 
-/// Selects the approvals to list.
+/// Selects the approvals to list. A field that is `None` or false does not restrict the selection.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only approvals in this state. Pending ones are listed oldest first, and only until they expire; all others
-    /// newest first.
+    /// Only approvals in this state. Pending ones are listed oldest first, and only until they expire. All other
+    /// listings, also those of all states, are newest first.
     pub state: Option<State>,
     /// If true, only approvals that a person was asked about: calls that the policy passed are left out.
     pub asked: bool,

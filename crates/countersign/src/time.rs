@@ -317,7 +317,7 @@ struct Machine {
 struct Last {
     told: Time,
     passed: Duration,
-    /// Monotonic time at which the wall clock was first found too far ahead.
+    /// Monotonic time at which the wall clock was first found too far ahead; `None` while it is not.
     ahead_since: Option<Duration>,
     doubt: Option<Doubt>,
     kept: Option<Anchor>,

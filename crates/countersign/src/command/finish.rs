@@ -265,7 +265,7 @@ pub struct Reconcile {
     pub by: Person,
     /// True if the person found that the call succeeded.
     pub succeeded: bool,
-    /// Note, kept in place of the call's result.
+    /// The person's note, if any. It is stored in place of the call's result.
     pub note: Option<Arc<[u8]>>,
     /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,

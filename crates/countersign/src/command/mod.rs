@@ -166,7 +166,8 @@ pub struct SavedApproval {
     pub bodies: Bodies,
 }
 
-/// The rows that a command will read, for stores that lock and read them ahead.
+/// The rows that a command will read, for stores that lock and read them ahead. Nothing is read for a field that is
+/// `None` or empty.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
     /// Tenant of the command; `None` for commands across tenants and for those on registry entries.

@@ -24,9 +24,10 @@ pub struct Reply {
     pub sender: Decider,
     /// Interpretation of the text.
     pub reading: Reading,
-    /// The card that was shown last before the message was sent; `None` if it was not shown completely.
+    /// The card that was shown last before the message was sent; `None` if there was none, or if it was not shown
+    /// completely.
     pub seen: Option<WholeCard>,
-    /// Id of the message, so that a duplicate delivery counts once.
+    /// Id of the message, so that a duplicate delivery counts once. Without an id, duplicates are not recognised.
     pub message: Option<Key>,
 }
 

@@ -318,8 +318,8 @@ impl Gate {
         })
     }
 
-    /// Runs a call within its time limit. After a panic or a timeout the outcome is unknown. Also returns the task of a
-    /// call that timed out, because the call may still answer.
+    /// Runs a call within its time limit. After a panic or a timeout the outcome is unknown. If the call timed out,
+    /// also returns its task, because the call may still answer.
     pub(super) async fn execute(
         &self,
         permit: Permit,

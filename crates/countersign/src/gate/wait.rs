@@ -23,7 +23,7 @@ pub enum Until {
 /// Minimum time between two sweeps of one waiter. Without it, a waiter could sweep in a tight loop: an approval stays
 /// due after a sweep while the store's clock is in doubt, or if the approval's rows are inconsistent.
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
-/// Longest wait, for callers that give no real limit.
+/// Maximum time to wait, for callers whose timeout is practically unlimited.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Returns the time after `wait`, at most [`LONGEST_WAIT`] from now.

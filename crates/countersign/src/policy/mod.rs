@@ -210,7 +210,7 @@ pub struct CallRequest<'a> {
     pub definition: Definition,
     /// Salt for the hashes of hidden values, so that a guessed value cannot be confirmed.
     pub salt: &'a [u8],
-    /// Result of the tool's `before` read (what the call would change); summary templates may use it.
+    /// Result of the tool's `before` read (what the call would change), if there was one; summary templates may use it.
     pub before: Option<&'a [u8]>,
     /// The folder that the host will run the call in, if known; relative paths begin there.
     pub working_folder: Option<&'a WorkingFolder>,
@@ -252,10 +252,10 @@ struct Tool {
     yes: Option<String>,
     no: Option<String>,
     hold: Option<Condition>,
-    /// Arguments that name files.
+    /// Arguments that name files; `None` if the tool's calls are not checked for sensitive places.
     places: Option<Places>,
     deny: Option<Condition>,
-    /// The operator's words for what `deny` forbids, told to the agent.
+    /// The operator's explanation of what `deny` forbids, which the agent gets.
     deny_reason: Option<String>,
     raise_risk: Option<Condition>,
     ttl: Option<Duration>,

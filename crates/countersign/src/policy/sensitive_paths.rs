@@ -220,8 +220,8 @@ impl Sensitive {
         found.or_else(|| start.is_home(path).then_some("a home folder"))
     }
 
-    /// Returns the pattern that makes a whole folder sensitive. A folder that merely contains sensitive files does not
-    /// count.
+    /// Returns the pattern that makes a whole folder sensitive, or a description if the folder's name cannot be read;
+    /// `None` if the folder is not sensitive. A folder that merely contains sensitive files does not count.
     fn covers(&self, folder: &str) -> Option<&str> {
         if folder.contains(working_folder::UNREADABLE) {
             return Some("a name that is not UTF-8");
@@ -569,7 +569,8 @@ fn is_too_long(key: &str, value: &Tree<'_>) -> bool {
     is_long(key) || any_text(value, &is_long)
 }
 
-/// Returns the first sensitive place that a string within `value`, or the name of a member, names.
+/// Returns the first sensitive place that a string within `value`, or the name of a member, names; `None` if there is
+/// none.
 fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option<Found<'s>> {
     match &value.node {
         Node::String(text) => sensitive.named_in(text, start),
@@ -655,7 +656,7 @@ fn without_hosts(text: &str) -> String {
     paths
 }
 
-/// Returns the folder of [`FOLDERS`] that a path ends at, ignoring trailing wildcards.
+/// Returns the folder of [`FOLDERS`] that a path ends at, ignoring trailing wildcards; `None` if it ends at none.
 fn folder(path: &[&str], is_rooted: bool) -> Option<&'static str> {
     let path = without_wildcards(path);
     let is_it = |folder: &&str| {

@@ -18,7 +18,7 @@ use crate::json::TopLevel;
 pub(super) struct Before(pub(super) CallTemplate);
 
 impl Before {
-    /// Parses `before = { tool, arguments }`; reports mistakes to the reader.
+    /// Parses `before = { tool, arguments }`. Returns `None` and reports the mistakes to the reader if it is not valid.
     pub(super) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Option<Before> {
         CallTemplate::read(reader, "before", value, &["args"]).map(Before)
     }

@@ -46,7 +46,8 @@ pub(super) struct RenderError {
 }
 
 impl CallTemplate {
-    /// Parses `KEY = { tool, arguments }`, whose templates may use `variables`; reports mistakes to the reader.
+    /// Parses `KEY = { tool, arguments }`, whose templates may use `variables`. Returns `None` and reports the mistakes
+    /// to the reader if it is not valid.
     pub(super) fn read(
         reader: &mut Reader<'_>,
         key: &str,

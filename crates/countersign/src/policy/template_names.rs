@@ -127,7 +127,8 @@ fn named_in(offset: usize, code: &str, is_block: bool) -> Vec<UnknownName> {
     found
 }
 
-/// Splits code into names and single other characters, without whitespace and string literals.
+/// Splits code into names and single other characters, each with its offset. Whitespace is skipped, and a string
+/// literal becomes `""`.
 fn tokens(code: &str) -> Vec<(usize, &str)> {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     let mut tokens = Vec::new();

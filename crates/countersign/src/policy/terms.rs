@@ -23,9 +23,9 @@ pub struct Terms {
     pub stakes: RiskAndAuthority,
     /// Summary sentence that a person checks; escaped for display.
     pub summary: String,
-    /// Label of the approve button.
+    /// Label of the approve button; `None` for the default label.
     pub yes: Option<String>,
-    /// Label of the deny button.
+    /// Label of the deny button; `None` for the default label.
     pub no: Option<String>,
     /// How long the approval stays pending before it expires.
     pub ttl: Duration,

@@ -129,7 +129,7 @@ fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
 }
 
 impl Undo {
-    /// Parses `undo = { tool, arguments }`; reports mistakes to the reader.
+    /// Parses `undo = { tool, arguments }`. Returns `None` and reports the mistakes to the reader if it is not valid.
     pub(super) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Option<Undo> {
         CallTemplate::read(reader, "undo", value, &["args", "result"]).map(Undo)
     }

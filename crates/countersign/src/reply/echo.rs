@@ -82,8 +82,8 @@ impl<'a> OfferVocabulary<'a> {
         })
     }
 
-    /// Returns the id of the offered word at `place`. Ids are looked up on first use, because most replies do not need
-    /// them.
+    /// Returns the id of the offered word at `place`; `None` if no table has the word. Ids are looked up on first use,
+    /// because most replies do not need them.
     fn id(&self, place: usize) -> Option<Word> {
         let ids = self.ids.get_or_init(|| {
             let words = self.offered.iter();
@@ -368,8 +368,8 @@ impl Echo<'_> {
     }
 
     /// Returns the place of the act's object where the offer names it before the act: "play the movie" repeats "shall
-    /// the movie be played?". Only one object is looked for, because the order of two would matter; numbers and list
-    /// items are excluded.
+    /// the movie be played?". `None` if there is no such place. Only one object is looked for, because the order of two
+    /// would matter; numbers and list items are excluded.
     fn object_before(&self, at: usize, id: Option<Word>) -> Option<usize> {
         if !self.begins_with_act || self.content > 1 || is_number(self.offer.reply.get(at)) {
             return None;

@@ -47,9 +47,9 @@ impl Default for OfferWords<'_> {
 pub struct Bare<'a> {
     /// Text that the person saw.
     pub text: &'a str,
-    /// Label of the approving button.
+    /// Label of the approving button, if there is one.
     pub yes: Option<&'a str>,
-    /// Label of the denying button.
+    /// Label of the denying button, if there is one.
     pub no: Option<&'a str>,
     /// True if a filler such as "ok" is not enough to approve.
     pub needs_yes: bool,

@@ -283,8 +283,9 @@ impl ListParser<'_> {
         while self.at < self.words.len() && self.take(list) {}
     }
 
-    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve". Also returns true if this
-    /// part is just a yes, because "yes, first" may go on with something else.
+    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve"; `None` if the reply begins
+    /// differently. Also returns true if this part is just a yes, because "yes, first" may continue with something
+    /// else.
     fn beginning(&mut self) -> Option<(Takes, bool)> {
         self.skip(&COURTESY);
         let says_yes = self.take(&YES);

@@ -208,7 +208,7 @@ fn backslash(rest: &str) -> Option<(char, usize)> {
     Some((character, slashes + length))
 }
 
-/// Decodes `0041`, `{41}` or `d83d\ude00` after a `u`. The length includes the `u`.
+/// Decodes `0041`, `{41}` or `d83d\ude00` after a `u`; `None` for anything else. The length includes the `u`.
 fn unicode(digits: &str) -> Option<(char, usize)> {
     if let Some(inside) = digits.strip_prefix('{') {
         let end = inside.bytes().take(7).position(|byte| byte == b'}')?;
@@ -222,7 +222,7 @@ fn unicode(digits: &str) -> Option<(char, usize)> {
     }
 }
 
-/// Decodes a surrogate pair such as `d83d\ude00`.
+/// Decodes a surrogate pair such as `d83d\ude00`; `None` for anything else.
 fn pair(digits: &str) -> Option<(char, usize)> {
     let high = hex(digits, 4)? as u16;
     let behind = digits.get(4..)?;

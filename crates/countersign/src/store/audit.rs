@@ -21,7 +21,8 @@ pub const MOST_FAULTS: usize = 1_000;
 /// Scope of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// Only approvals of this tenant. The SQL stores then skip the log, which covers all tenants.
+    /// Only approvals of this tenant; `None` for all tenants. The SQL stores skip the log for a single tenant, because
+    /// the log covers all of them.
     pub tenant: Option<Tenant>,
     /// If given, the audit checks only this many of the newest approvals and as many chosen at random, and skips the
     /// log.
