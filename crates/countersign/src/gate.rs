@@ -590,7 +590,7 @@ impl StartToken {
     }
 }
 
-/// Error for a store whose answer does not belong to the command.
+/// Returns the error for a store whose answer does not belong to the command.
 fn mismatch() -> StoreError {
     StoreError::Impossible("internal error: the store returned an unexpected answer".to_owned())
 }

@@ -111,7 +111,7 @@ pub enum Reason {
     Trailing,
 }
 
-/// Checks that `bytes` are exactly one acceptable JSON object.
+/// Checks that `bytes` are exactly one JSON object that every parser reads the same way, within `limits`.
 pub fn check(bytes: &[u8], limits: Limits) -> Result<(), Malformed> {
     scan(bytes, limits, TopLevel::Object, |_| {})
 }

@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// Number used by stores; never reused for another kind.
+    /// Returns the number used by stores; it is never reused for another kind.
     pub fn code(self) -> i16 {
         match self {
             Kind::Token => 1,

@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// Word used in JSON, stores and on cards.
+    /// Returns the word used in JSON, stores and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Pending => "pending",
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Number used by stores; never reused.
+    /// Returns the number used by stores; it is never reused.
     pub fn code(self) -> i16 {
         match self {
             State::Pending => 0,
@@ -247,7 +247,7 @@ impl CallState {
         !matches!(self, CallState::Held | CallState::Released | CallState::Running)
     }
 
-    /// Word used in JSON and on cards.
+    /// Returns the word used in JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             CallState::Held => "held",
@@ -261,7 +261,7 @@ impl CallState {
         }
     }
 
-    /// Number used by stores; never reused.
+    /// Returns the number used by stores; it is never reused.
     pub fn code(self) -> i16 {
         match self {
             CallState::Held => 0,

@@ -234,7 +234,7 @@ pub trait Store: Send + Sync + 'static {
     fn hub(&self) -> &Hub;
 }
 
-/// Error for a store that returned the answer of another command.
+/// Returns the error for a store that returned the answer of another command.
 fn other_answer() -> StoreError {
     StoreError::Impossible("the store gave the answer to another command".to_owned())
 }

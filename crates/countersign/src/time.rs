@@ -146,7 +146,7 @@ pub trait Clock: Send + Sync + 'static {
         None
     }
 
-    /// Must be called when the store has saved the anchor.
+    /// Called by the store when it has saved the anchor.
     fn kept(&self, _: Anchor) {}
 }
 

@@ -33,7 +33,7 @@ impl Undoes {
         })
     }
 
-    /// Positions in the order in which they are undone: last first.
+    /// Returns the positions in the order in which they are undone: last first.
     pub fn positions(self) -> impl Iterator<Item = u8> {
         (1..=MOST_CALLS as u8)
             .rev()
@@ -52,7 +52,7 @@ impl Undoes {
 }
 
 impl Undoes {
-    /// Like `Display`, with the short form of the approval's id.
+    /// Returns the same text as `Display`, but with the short form of the approval's id.
     pub fn short(self) -> String {
         format!("{}.{}", self.approval.short(), self.numbers())
     }

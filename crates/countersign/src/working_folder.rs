@@ -71,17 +71,17 @@ impl WorkingFolder {
         }
     }
 
-    /// The absolute path of the folder.
+    /// Returns the absolute path of the folder.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The links, in the order of the arguments.
+    /// Returns the links, in the order of the arguments.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Hash over the folder and its links.
+    /// Returns the hash over the folder and its links.
     pub fn hash(&self) -> Hash {
         let fields = Fields::new("countersign/folder/1").field(self.path.as_bytes());
         let add =

@@ -254,7 +254,7 @@ impl Finish {
     }
 }
 
-/// Records the outcome that a person found for an unknown call.
+/// Records the outcome that a person found out for a call whose outcome was unknown.
 #[derive(Clone, Debug)]
 pub struct Reconcile {
     /// Tenant of the call.

@@ -167,7 +167,7 @@ impl Gate {
     }
 }
 
-/// Error for an idempotency key that was used for another submission.
+/// Returns the error for an idempotency key that was used for another submission.
 pub(super) fn reused(key: Option<(Key, Hash)>) -> SubmitError {
     match key {
         Some((key, _)) => ProposeRefusal::KeyReused(key).into(),

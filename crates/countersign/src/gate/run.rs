@@ -89,8 +89,8 @@ impl Gate {
         Ok(finished.map(|finished| finished.approval))
     }
 
-    /// Like [`finish`](Self::finish), but if the store cannot write the outcome, keeps it and retries. For hosts that
-    /// will not report the outcome again.
+    /// Like [`finish`](Self::finish), but if the store cannot write the outcome, the gate keeps it and retries in the
+    /// background. For hosts that will not report the outcome again.
     pub async fn finish_with_retry(
         &self,
         tenant: &Tenant,

@@ -180,8 +180,8 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
     is_name.then(|| text.split_at_checked(end)).flatten()
 }
 
-/// Template environment for data: nothing is escaped, and rendering a value that is neither text, number nor boolean
-/// fails.
+/// Creates the template environment for data: nothing is escaped, and rendering a value that is neither text, number
+/// nor boolean fails.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);

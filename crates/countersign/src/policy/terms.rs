@@ -94,7 +94,9 @@ pub struct RiskAndAuthority {
 }
 
 impl RiskAndAuthority {
-    /// INVARIANT: the only place where a call's authority is derived from its risk.
+    /// Derives a call's authority from its risk.
+    ///
+    /// INVARIANT: this happens nowhere else.
     fn of(risk: Risk, overrides: AuthorityOverrides, surfaces: MinimumAssurances) -> RiskAndAuthority {
         RiskAndAuthority {
             risk,

@@ -57,8 +57,8 @@ impl Policy {
         undo.map(|undo| undo.0.sources()).unwrap_or_default()
     }
 
-    /// Provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a value taken
-    /// from the call's arguments keeps the mark that it has in the call.
+    /// Returns the provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a
+    /// value taken from the call's arguments keeps the mark that it has in the call.
     pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Provenance {
         let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {

@@ -319,9 +319,9 @@ impl ListParser<'_> {
         Some((Takes::Only, is_short))
     }
 
-    /// Reads the numbers. Each must be on the card, occur once, and be separated from the next by a comma or an "and".
-    /// Also returns true if at least one of them is clearly a position; if the beginning was just a yes, an ordinal is
-    /// one only with an article.
+    /// Reads the numbers; `None` if they do not form a list. Each must be on the card, occur once, and be separated
+    /// from the next by a comma or an "and". Also returns true if at least one of them is clearly a position; if the
+    /// beginning was just a yes, an ordinal is one only with an article.
     fn list(&mut self, is_short: bool) -> Option<(Vec<Listed>, bool)> {
         let mut found: Vec<Listed> = Vec::new();
         let mut is_named = false;

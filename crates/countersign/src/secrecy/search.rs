@@ -55,7 +55,7 @@ struct Pattern {
     is_encoding: bool,
 }
 
-/// Form of a text in which secrets are searched.
+/// Version of a text that is searched for secrets.
 #[derive(Clone, Copy, PartialEq)]
 enum View {
     AsWritten,

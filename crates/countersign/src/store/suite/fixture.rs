@@ -147,7 +147,7 @@ impl Fixture {
         }
     }
 
-    /// Proposes; the proposal must be accepted and new.
+    /// Proposes and returns the approval. Panics if the proposal is refused or is not new.
     pub async fn propose(&self, propose: Propose) -> SharedApproval {
         let proposed = self.try_propose(propose).await.expect("the proposal is accepted");
         assert!(!proposed.repeated, "the proposal is new");
@@ -170,7 +170,7 @@ impl Fixture {
         }
     }
 
-    /// Decides; the decision must be accepted.
+    /// Decides and returns the approval. Panics if the decision is refused.
     pub async fn accept(&self, decide: Decide) -> SharedApproval {
         let answer = self.decide(decide).await;
         assert_eq!(answer.refusal, None);
