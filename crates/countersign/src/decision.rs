@@ -172,7 +172,7 @@ pub struct AuthorityBasis {
 }
 
 impl AuthorityBasis {
-    /// Requires the entry with exactly this body.
+    /// Creates the requirement that the entry exists with exactly this body.
     pub fn exactly(entry: &Entry) -> AuthorityBasis {
         AuthorityBasis {
             kind: entry.kind,
@@ -181,7 +181,7 @@ impl AuthorityBasis {
         }
     }
 
-    /// Requires the entry to exist, with any body.
+    /// Creates the requirement that the entry exists, with any body.
     pub fn any(entry: &Entry) -> AuthorityBasis {
         AuthorityBasis {
             body: None,

@@ -287,7 +287,7 @@ type Tool = Box<dyn Fn(Permit) -> BoxFuture<'static, Outcome> + Send + Sync>;
 pub struct Tools(std::collections::HashMap<ToolName, Tool>);
 
 impl Tools {
-    /// Adds a tool that gets the permit with the exact argument bytes, and returns the outcome. Replaces a tool of the
+    /// Adds a tool. It gets the permit with the exact argument bytes, and returns the outcome. Replaces a tool of the
     /// same name.
     pub fn with<F>(mut self, name: ToolName, tool: impl Fn(Permit) -> F + Send + Sync + 'static) -> Tools
     where

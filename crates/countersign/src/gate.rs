@@ -122,7 +122,7 @@ impl Gate {
         }
     }
 
-    /// Lets the gate itself run the tools of this executor.
+    /// Sets the executor, so that the gate itself runs the executor's tools.
     pub fn with_executor(self, executor: impl Executor) -> Gate {
         Gate {
             executor: Arc::new(executor),
@@ -130,7 +130,7 @@ impl Gate {
         }
     }
 
-    /// Lets calls carry secrets, which are encrypted with this sealer while the calls wait.
+    /// Sets the sealer, so that held calls may carry secrets. The secrets are encrypted while the calls wait.
     #[cfg(feature = "seal")]
     pub fn with_sealer(self, sealer: Sealer) -> Gate {
         Gate {

@@ -28,7 +28,7 @@ const TAG_BYTES: usize = 16;
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Wraps a value. Does not check it; see [`Secret::check`].
+    /// Creates a secret from a value, without checking it; see [`Secret::check`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {
         Secret(Zeroizing::new(bytes.into()))
     }

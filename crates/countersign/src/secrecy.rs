@@ -59,7 +59,8 @@ struct SecretValue {
 }
 
 impl Secrecy {
-    /// Collects the values at `paths` of these JSON documents. Documents that are not JSON are skipped.
+    /// Creates the secrecy of these JSON documents by collecting the values at `paths`. Documents that are not JSON are
+    /// skipped.
     pub fn new<'d>(
         paths: Vec<SecretPath>,
         salt: &[u8],
@@ -94,7 +95,7 @@ impl Secrecy {
         secrecy
     }
 
-    /// Collects the secrets of a stored call: those that its own terms declare, and those that this policy adds.
+    /// Creates the secrecy of a stored call: its own terms declare some of the secrets, and this policy adds more.
     pub fn of(call: &Call, policy: &Policy, salt: &[u8]) -> Secrecy {
         let documents = [
             Some(call.arguments.as_bytes()),

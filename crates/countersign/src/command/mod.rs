@@ -280,8 +280,8 @@ struct Change {
 }
 
 impl Change {
-    /// Begins a change at `now`, or at the time of the approval's last change if that is later. So time never goes back
-    /// within one approval, even if other nodes or a new primary have different clocks.
+    /// Creates a change at `now`, or at the time of the approval's last change if that is later. So time never goes
+    /// back within one approval, even if other nodes or a new primary have different clocks.
     fn new(approval: Approval, now: Time, policy: Hash) -> Change {
         let version_before = approval.version;
         let at = now.max(approval.changed_at);

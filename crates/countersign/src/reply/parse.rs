@@ -42,7 +42,8 @@ pub(super) struct Parse {
 }
 
 impl Parse {
-    /// Reads `words`, in which `None` is a word that no table knows.
+    /// Creates all readings of `words`, in which `None` is a word that no table knows. `labels` are button labels in
+    /// the reply, each with its kind, start and end.
     pub(super) fn of(
         words: &[Option<Word>],
         language: &Language,

@@ -372,8 +372,8 @@ pub struct LogCheck {
 }
 
 impl LogCheck {
-    /// Starts a check before the first event of the log. `kept` is the stored head; `expected` is a checkpoint saved
-    /// outside the store, if there is one.
+    /// Creates a check to which the events of the log are added from the first one on. `kept` is the stored head;
+    /// `expected` is a checkpoint saved outside the store, if there is one.
     pub fn new(kept: LogHead, expected: Option<Checkpoint>) -> LogCheck {
         let mut check = LogCheck {
             kept,

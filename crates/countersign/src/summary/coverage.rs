@@ -70,7 +70,7 @@ enum Block {
 }
 
 impl TemplateOutput {
-    /// Reads a template that compiles. If it cannot be analysed, no value counts as shown.
+    /// Analyses a template that compiles. If it cannot be analysed, no value counts as shown.
     pub(crate) fn read(template: &str) -> TemplateOutput {
         read(template).map(TemplateOutput).unwrap_or_default()
     }

@@ -23,7 +23,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Collects the names declared by a whole schema.
+    /// Collects the names that a whole schema declares.
     pub(super) fn of(schema: &Value) -> Names {
         let mut names = Names::default();
         let mut left = MOST;
