@@ -28,7 +28,8 @@ pub(super) struct Passing {
     pub(super) index: usize,
     pub(super) call: NewCall,
     pub(super) seeds: Seeds,
-    /// Credential of the call. It is passed to the tool and never stored, because the call starts at once.
+    /// Credential of the call, if it has one. It is passed to the tool and never stored, because the call starts at
+    /// once.
     pub(super) secret: Option<Secret>,
 }
 

@@ -64,7 +64,8 @@ const COMMANDS: [&str; 12] = [
 ];
 /// Maximum number of names that one argument may expand to; with more, the call is held.
 pub(super) const MOST_NAMES: usize = 256;
-/// Maximum number of levels of percent encoding that are resolved (`%252e` has two). A file URL with more is held.
+/// Maximum number of levels of percent encoding that are resolved (`%252e` has two). A call with a file URL that has
+/// more is held.
 const MOST_DECODED: usize = 4;
 
 /// Prefixes of groups in extended glob patterns, such as `+(a|b)`. A text with one of them is held without being

@@ -13,7 +13,7 @@ use crate::effect::{Effect, Risk};
 use crate::secrecy::Secrecy;
 use crate::summary::SecretPath;
 
-/// How a held call is shown to people, what approving it requires, and how it runs once approved.
+/// Terms of a held call: how it is shown to people, what approving it requires, and how it runs once approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Terms {

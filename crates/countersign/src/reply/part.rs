@@ -96,7 +96,7 @@ const BUT: [&str; 11] = [
     "tranne",
     "behalve",
 ];
-/// Words that exclude what follows only after "all" or before a "not".
+/// Words that, only after "all" or before a "not", exclude what follows them.
 const WEAK_BUT: [&str; 5] = ["but", "pero", "aber", "mais", "mas"];
 const NOT: [&str; 5] = ["not", "no", "nicht", "pas", "não"];
 const AND: [&str; 8] = ["and", "y", "e", "und", "et", "&", "plus", "also"];
