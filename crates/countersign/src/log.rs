@@ -1,7 +1,7 @@
 //! The log: all events of a store in one order, with a Merkle tree over them.
 //!
 //! The events are in the order in which the store publishes them. The log's size and root hash commit to all of them.
-//! There are no signatures and proofs yet. They can be added without changing this module: the tree is that of RFC
+//! Signatures and proofs are not part of this module, and can be added without changing it: the tree is that of RFC
 //! 6962, section 2.1, so the root of any prefix follows from the events alone.
 //!
 //! A leaf is the SHA-256 of a zero byte and these fields, each prefixed with its length in eight big-endian bytes:

@@ -152,7 +152,8 @@ impl Secrecy {
         self.is_everything() || self.places(text).is_none_or(|places| !places.is_empty())
     }
 
-    /// Returns the text with marks in place of secrets. A text that cannot be searched becomes the word `hidden`.
+    /// Returns the text with marks in place of secrets. Returns the word `hidden` if everything is secret or the text
+    /// cannot be searched.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_everything() {
             return Cow::Borrowed(ALL_HIDDEN);
