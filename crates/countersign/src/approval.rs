@@ -1,7 +1,6 @@
 //! An approval: the question put to a person, with the calls that wait for the answer.
 //!
-//! State changes only through events, in `Approval::record`.
-//! Not here: who may decide, and when; see `command`.
+//! States change only through events, in `Approval::record`. The rules on who may decide, and when, are in `command`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +40,7 @@ pub struct Approval {
     pub requester: Person,
     /// Person for whom the agent acts, if known.
     pub on_behalf_of: Option<Person>,
-    /// The agent's own description; an unchecked claim.
+    /// The agent's own description, if it gave one; an unchecked claim.
     pub claim: Option<String>,
     /// Secret that makes button payloads unguessable.
     pub nonce: [u8; 16],
@@ -77,7 +76,7 @@ pub struct Approval {
     pub replaces: Option<ApprovalId>,
     /// Calls that this approval undoes when it runs; `None` if it is no undo.
     pub undoes: Option<Undoes>,
-    /// Idempotency key of the proposal, with the hash of the request.
+    /// Idempotency key of the proposal, if it had one, with the hash of the request.
     pub key: Option<(Key, Hash)>,
     /// Number of refused decisions on record.
     pub refusals: u8,
@@ -102,11 +101,11 @@ pub struct Decided {
     pub at: Time,
     /// Surface from which the person decided.
     pub surface: String,
-    /// Comment that the person gave with the decision; removed when the content is erased.
+    /// Comment that the person gave with the decision, if any; removed when the content is erased.
     pub comment: Option<String>,
-    /// Decider named in the request's body; an unchecked claim.
+    /// Decider named in the request's body, if any; an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Idempotency key of the decision, with the hash of the request.
+    /// Idempotency key of the decision, if it had one, with the hash of the request.
     pub key: Option<(Key, Hash)>,
 }
 
@@ -122,11 +121,11 @@ pub struct Endorsement {
     pub surface: String,
     /// Positions of the approved calls; `None` if the person approved all of them.
     pub calls: Option<Vec<u8>>,
-    /// Comment that the person gave with the decision; removed when the content is erased.
+    /// Comment that the person gave with the decision, if any; removed when the content is erased.
     pub comment: Option<String>,
-    /// Decider named in the request's body; an unchecked claim.
+    /// Decider named in the request's body, if any; an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Idempotency key of the decision, with the hash of the request.
+    /// Idempotency key of the decision, if it had one, with the hash of the request.
     pub key: Option<(Key, Hash)>,
     /// Account with which the endorsement was given. The endorsement counts only while that account is unchanged.
     #[serde(skip)]
@@ -170,7 +169,8 @@ impl std::fmt::Debug for Approval {
 }
 
 impl Approval {
-    /// Approximate size in bytes of the approval's arguments, results and snapshots. Used to limit the size of lists.
+    /// Returns the approximate size in bytes of the approval's arguments, results and snapshots. Used to limit the size
+    /// of lists.
     pub fn weight(&self) -> usize {
         const EACH_CALL: usize = 256;
         let calls = self.calls.iter().map(|call| {
@@ -242,7 +242,7 @@ impl Approval {
             .finish()
     }
 
-    /// Number of different people who must approve: the maximum over all calls.
+    /// Returns the number of different people who must approve: the maximum over all calls.
     pub fn quorum(&self) -> u8 {
         let asked = self.calls.iter().map(|call| call.terms.authority().quorum);
         asked.max().unwrap_or(1).max(1)
@@ -253,7 +253,7 @@ impl Approval {
         self.endorsements.iter().filter(|endorsed| !endorsed.lapsed)
     }
 
-    /// Number of people who still have to approve: at least 1 while the approval is pending, 0 afterwards.
+    /// Returns the number of people who still have to approve: at least 1 while the approval is pending, 0 afterwards.
     pub fn missing(&self) -> u8 {
         match self.state {
             State::Pending => {
@@ -264,8 +264,8 @@ impl Approval {
         }
     }
 
-    /// Time at which a sweep has to act, because the approval expires, a released call becomes stale, or a running call
-    /// counts as lost. `None` if nothing is open.
+    /// Returns the time at which a sweep has to act, because the approval expires, a released call becomes stale, or a
+    /// running call counts as lost. `None` if nothing is open.
     pub fn due_at(&self) -> Option<Time> {
         if self.state == State::Pending {
             return Some(self.expires_at);
@@ -278,8 +278,8 @@ impl Approval {
         deadline.or_else(|| self.next_released().and_then(|_| self.start_by()))
     }
 
-    /// Time until which released calls may be started; `None` before the decision. In a batch, the interval starts
-    /// again whenever a call ends.
+    /// Returns the time until which released calls may be started; `None` before the decision. In a batch, the interval
+    /// starts again whenever a call ends.
     pub fn start_by(&self) -> Option<Time> {
         let ends = self
             .calls
@@ -291,7 +291,8 @@ impl Approval {
         Some(latest.plus(self.start_within))
     }
 
-    /// Position of the call that may be started next; `None` if no call is released, or while another call is running.
+    /// Returns the position of the call that may be started next; `None` if no call is released, or while another call
+    /// is running.
     pub fn next_released(&self) -> Option<u8> {
         let earlier_runs = self.calls.iter().any(|call| call.state == CallState::Running);
         let mut released = self

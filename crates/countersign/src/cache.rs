@@ -1,7 +1,6 @@
 //! In-memory cache of recently used values.
 //!
-//! Input: values with keys and approximate sizes. Output: the same values, as long as they fit into the cache.
-//! Not here: validity. The caller checks whether a cached value is still current.
+//! Values are returned as long as they fit into the cache. The caller checks whether a cached value is still current.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,7 +1,7 @@
 //! A call: one tool with its exact argument bytes, and the digest that binds a decision to them.
 //!
-//! Input: bytes from outside. Output: the same bytes, checked and unchanged.
-//! Not here: a parsed form. Code that needs one parses the bytes and discards the result.
+//! The bytes come from outside, are checked, and stay unchanged. There is no parsed form: code that needs one parses
+//! the bytes and discards the result.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ pub struct Execution {
 pub struct Call {
     /// The tool's name.
     pub tool: ToolName,
-    /// Hash of the tool's definition, and who provided it.
+    /// Hash of the tool's definition, and the party that provided it.
     pub definition: Definition,
     /// Arguments that run if the call is approved.
     pub arguments: Arguments,
@@ -138,7 +138,7 @@ pub struct Call {
     pub execution: Option<Execution>,
     /// Result or failure message, at most [`crate::executor::LARGEST_RESULT`] bytes; `None` if there is none.
     pub result: Option<Arc<[u8]>>,
-    /// Sealed credential for the call; removed once the call is over.
+    /// Sealed credential for the call; `None` if the call needs none, or once the call is over.
     pub sealed: Option<Arc<[u8]>>,
     /// The call that undid this one or is undoing it, if any.
     pub undone_by: Option<CallId>,
@@ -192,7 +192,7 @@ impl Call {
         notes
     }
 
-    /// Computes the digest of this call within `approval`, at `position` (from 1).
+    /// Computes the digest of this call as the call at `position` (from 1) of `approval`.
     pub fn digest_in(&self, approval: &Approval, position: u8) -> Hash {
         // The snapshot and the working folder are part of what is approved. They enter the digest only if the call has
         // them, so that the digests of older calls stay the same.

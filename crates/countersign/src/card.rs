@@ -1,8 +1,7 @@
-//! A card, and the statement that all of it was shown to a person.
+//! A card (an approval as a person sees it), and the statement that all of it was shown to that person.
 //!
-//! Input: an approval and what is known about it. Output: the card's text, whole or as much as fits, and a
-//! [`WholeCard`] only if nothing is missing.
-//! Not here: the question below the card and its buttons; see `prompt`.
+//! [`CardText`] is the card as plain text, whole or as much as fits. A surface that showed all of it creates a
+//! [`WholeCard`]. The question below the card and its buttons are in `prompt`.
 
 mod text;
 

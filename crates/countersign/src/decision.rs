@@ -42,7 +42,7 @@ impl Surface {
         Surface::Passkey,
     ];
 
-    /// Word used in JSON and events.
+    /// Returns the word used in JSON and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Surface::Text => "text",
@@ -100,7 +100,7 @@ impl Assurance {
         Assurance::Passkey,
     ];
 
-    /// Word used in policies and JSON.
+    /// Returns the word used in policies and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Assurance::Text => "text",
@@ -172,7 +172,7 @@ pub struct AuthorityBasis {
 }
 
 impl AuthorityBasis {
-    /// Requires the entry with exactly this body.
+    /// Creates the requirement that the entry exists with exactly this body.
     pub fn exactly(entry: &Entry) -> AuthorityBasis {
         AuthorityBasis {
             kind: entry.kind,
@@ -181,7 +181,7 @@ impl AuthorityBasis {
         }
     }
 
-    /// Requires the entry to exist, with any body.
+    /// Creates the requirement that the entry exists, with any body.
     pub fn any(entry: &Entry) -> AuthorityBasis {
         AuthorityBasis {
             body: None,
@@ -233,11 +233,11 @@ pub struct Decision {
     pub(crate) verdict: Verdict,
     /// Digest of the card that the person saw; if given, it must match the approval's digest.
     pub digest: Option<Hash>,
-    /// Comment by the person.
+    /// Comment by the person, if any.
     pub comment: Option<String>,
-    /// Decider named in the request's body; recorded as an unchecked claim.
+    /// Decider named in the request's body, if any; recorded as an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Idempotency key: a retry with the same key gets the same answer.
+    /// Idempotency key, if any: a retry with the same key gets the same answer.
     pub key: Option<Key>,
 }
 
@@ -265,7 +265,7 @@ impl Decision {
         }
     }
 
-    /// Id of the approval.
+    /// Returns the id of the approval.
     pub fn approval(&self) -> ApprovalId {
         self.approval
     }

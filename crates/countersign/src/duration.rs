@@ -1,4 +1,4 @@
-//! Durations as people write them, in policies, settings and options.
+//! Parses durations as people write them in policies, settings and options.
 
 use std::time::Duration;
 

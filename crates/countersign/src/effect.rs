@@ -31,7 +31,7 @@ pub enum Risk {
 }
 
 impl Effect {
-    /// Word used in policies, JSON and on cards.
+    /// Returns the word used in policies, JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             Effect::Read => "read",
@@ -46,7 +46,7 @@ impl Risk {
     /// All degrees, lowest first.
     pub const ALL: [Risk; 4] = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
 
-    /// Word used in policies, JSON and on cards.
+    /// Returns the word used in policies, JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             Risk::Low => "low",

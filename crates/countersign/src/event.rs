@@ -1,8 +1,7 @@
 //! Events: the history of an approval and its calls, in order, linked by hashes.
 //!
-//! Input: what happened. Output: the history from which all states derive.
-//! Not here: arguments, results, comments and secrets. Events hold only digests; anything that may have to be erased
-//! one day is stored elsewhere.
+//! All states of an approval and its calls derive from this history. Events hold digests, but no arguments, results,
+//! comments or secrets: anything that may have to be erased one day is stored elsewhere.
 
 mod replay;
 #[cfg(test)]

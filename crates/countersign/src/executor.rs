@@ -1,7 +1,7 @@
 //! Executors run tools, and only with a permit.
 //!
-//! Input: a [`Permit`], which only the gate can create: for a read that passed, or for a call whose start has been
-//! recorded. Output: an [`Outcome`]. The type system rules out a run without a permit.
+//! Only the gate can create a [`Permit`]: for a read that passed, or for a call whose start has been recorded. So the
+//! type system rules out a run without a permit. The result of a run is an [`Outcome`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,17 +38,17 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Tenant of the call.
+    /// Returns the tenant of the call.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// Name of the tool to run.
+    /// Returns the name of the tool to run.
     pub fn tool(&self) -> &ToolName {
         &self.tool
     }
 
-    /// Exact argument bytes that were approved or passed.
+    /// Returns the exact argument bytes that were approved or passed.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
@@ -58,18 +58,19 @@ impl Permit {
         serde_json::from_slice(self.arguments.as_bytes())
     }
 
-    /// Decrypted credential that was submitted with the call; `None` if there was none.
+    /// Returns the decrypted credential that was submitted with the call; `None` if there was none.
     pub fn secret(&self) -> Option<&Secret> {
         self.secret.as_ref()
     }
 
-    /// Maximum time that the gate waits for the outcome.
+    /// Returns the maximum time that the gate waits for the outcome.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Time left to send the call; `None` if it is too late. After that time the call counts as lost, and people may
-    /// have been told that it did not run. Executors must check this as late as possible and must not send a late call.
+    /// Returns the time left to send the call; `None` if it is too late. After that time the call counts as lost, and
+    /// people may have been told that it did not run. Executors must check this as late as possible and must not send a
+    /// late call.
     pub fn time_left(&self) -> Option<Duration> {
         self.time_limit().left()
     }
@@ -79,19 +80,19 @@ impl Permit {
         TimeLimit::new(self.since, self.timeout)
     }
 
-    /// Recorded start and deadline of the call by the store's clock, for tools that reject late requests. `None` for a
-    /// read that passed.
+    /// Returns the recorded start and deadline of the call by the store's clock, for tools that reject late requests.
+    /// `None` for a read that passed.
     pub fn start_and_deadline(&self) -> Option<(Time, Time)> {
         self.start_and_deadline
     }
 
-    /// Id of the call, which also serves as its idempotency key; `None` for a read that passed.
+    /// Returns the id of the call, which also serves as its idempotency key; `None` for a read that passed.
     pub fn call(&self) -> Option<CallId> {
         self.call
     }
 
-    /// Token that a host must present to finish the call, if the host runs the tool itself; `None` for a read that
-    /// passed.
+    /// Returns the token that a host must present to finish the call, if the host runs the tool itself; `None` for a
+    /// read that passed.
     pub fn token(&self) -> Option<&PermitToken> {
         self.token.as_ref()
     }
@@ -102,12 +103,12 @@ impl Permit {
 pub struct PermitToken(pub(crate) [u8; 32]);
 
 impl PermitToken {
-    /// Hash of the token, as stored.
+    /// Returns the hash of the token, as stored.
     pub fn hash(&self) -> Hash {
         Hash::of(&self.0)
     }
 
-    /// The token as text, for a host in another process.
+    /// Returns the token as hexadecimal text, for a host in another process.
     pub fn reveal(&self) -> String {
         Hash(self.0).to_string()
     }
@@ -155,7 +156,8 @@ impl Outcome {
         Outcome::Succeeded(Arc::from(result.as_ref()))
     }
 
-    /// Builds a success with this result, serialised as JSON.
+    /// Builds a success with this result, serialised as JSON. If serialising fails, the outcome is still a success; its
+    /// result is an object with the error message as `omitted`.
     pub fn json(result: &impl Serialize) -> Outcome {
         match serde_json::to_vec(result) {
             Ok(result) => Outcome::Succeeded(Arc::from(result)),
@@ -285,7 +287,7 @@ type Tool = Box<dyn Fn(Permit) -> BoxFuture<'static, Outcome> + Send + Sync>;
 pub struct Tools(std::collections::HashMap<ToolName, Tool>);
 
 impl Tools {
-    /// Adds a tool that gets the permit with the exact argument bytes, and returns the outcome. Replaces a tool of the
+    /// Adds a tool. It gets the permit with the exact argument bytes, and returns the outcome. Replaces a tool of the
     /// same name.
     pub fn with<F>(mut self, name: ToolName, tool: impl Fn(Permit) -> F + Send + Sync + 'static) -> Tools
     where

@@ -114,7 +114,7 @@ impl Gate {
         }
     }
 
-    /// Limits how fast agents may propose.
+    /// Limits how fast agents may propose. Above the limit, new proposals fail with [`SubmitError::TooFast`].
     pub fn with_pace(self, pace: Arc<dyn Pace>) -> Gate {
         Gate {
             pace: Some(pace),
@@ -122,7 +122,7 @@ impl Gate {
         }
     }
 
-    /// Lets the gate itself run the tools of this executor.
+    /// Sets the executor, so that the gate itself runs the executor's tools.
     pub fn with_executor(self, executor: impl Executor) -> Gate {
         Gate {
             executor: Arc::new(executor),
@@ -130,7 +130,7 @@ impl Gate {
         }
     }
 
-    /// Lets calls carry secrets, which are encrypted with this sealer while the calls wait.
+    /// Sets the sealer, so that held calls may carry secrets. The secrets are encrypted while the calls wait.
     #[cfg(feature = "seal")]
     pub fn with_sealer(self, sealer: Sealer) -> Gate {
         Gate {
@@ -357,12 +357,14 @@ impl Gate {
         concealed_with(calls.iter().map(|call| (call, secrecy(call))), new)
     }
 
-    /// Returns true if this gate's executor runs the tool.
+    /// Returns true if this gate's executor runs the tool; false if the host has to run it.
     pub fn runs(&self, tool: &ToolName) -> bool {
         self.executor.runs(tool)
     }
 
-    /// Sweeps everything that is due, in several transactions if necessary, and returns the counts.
+    /// Records everything that is due: approvals that have expired, released calls that were not started in time,
+    /// running calls past their deadline, and expired registry entries. Uses several transactions if necessary, and
+    /// returns the counts.
     pub async fn expire_due(&self) -> Result<Swept, StoreError> {
         let mut total = Swept::default();
         loop {
@@ -594,7 +596,7 @@ impl StartToken {
     }
 }
 
-/// Error for a store whose answer does not belong to the command.
+/// Returns the error for a store whose answer does not belong to the command.
 fn mismatch() -> StoreError {
     StoreError::Impossible("internal error: the store returned an unexpected answer".to_owned())
 }

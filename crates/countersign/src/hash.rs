@@ -88,7 +88,7 @@ pub struct Fields(Vec<u8>);
 const USUAL: usize = 1000;
 
 impl Fields {
-    /// Starts with the domain tag, which identifies the kind of data that is hashed.
+    /// Creates a list of fields that begins with a domain tag, which identifies the kind of data that is hashed.
     pub fn new(domain: &str) -> Fields {
         Fields(Vec::with_capacity(USUAL)).field(domain.as_bytes())
     }

@@ -10,7 +10,8 @@ use uuid::Uuid;
 /// Maximum length of a name, in characters.
 pub const LONGEST_NAME: usize = 256;
 
-/// Reason why a text is not a valid name.
+/// Reason why a text is not a valid name. The first value of a variant, if it has one, is the kind of name, such as
+/// `channel`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadName {
@@ -26,7 +27,8 @@ pub enum BadName {
     /// The prefix is reserved for names that the service itself creates.
     #[error("{} must not begin with `{}`: such names are the service's own", with_article(.0), .1)]
     Reserved(&'static str, &'static str),
-    /// The text begins or ends with a blank or has two in a row, so it could be mistaken for another name.
+    /// The text begins or ends with whitespace or an invisible character, or has two of them in a row, so it could be
+    /// mistaken for another name. Only channel names are checked for this.
     #[error("{} has no blank at its beginning or end, and no two in a row", with_article(.0))]
     Blanks(&'static str),
     /// The text is not a valid tool name. Tool names are limited to ASCII, because people compare them by eye.
@@ -34,7 +36,7 @@ pub enum BadName {
     Tool,
 }
 
-/// Lets functions accept either a name or a text that is converted to a name.
+/// Allows functions to accept either a name or a text that is converted to a name.
 impl From<std::convert::Infallible> for BadName {
     fn from(never: std::convert::Infallible) -> BadName {
         match never {}
@@ -68,7 +70,7 @@ macro_rules! name {
         pub struct $type(Arc<str>);
 
         impl $type {
-            /// Validates a text as a name.
+            /// Creates a name from a text, which must have 1 to [`LONGEST_NAME`] characters and no control characters.
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self, BadName> {
                 let text = text.into();
                 check_name($word, &text)?;
@@ -246,7 +248,7 @@ fn check_name(word: &'static str, text: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-/// Rejects channel names that differ from others only in blanks, which people cannot see.
+/// Rejects channel names that differ from others only in whitespace or invisible characters.
 fn check_blanks(word: &'static str, text: &str) -> Result<(), BadName> {
     let mut before = true;
     let mut has_two = false;
@@ -297,7 +299,7 @@ fn check_reserved(word: &'static str, text: &str) -> Result<(), BadName> {
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
-    /// Validates a text as a tool name: 1 to 128 ASCII letters, digits and the characters `_`, `.`, `/`, `:` and `-`.
+    /// Creates a tool name from a text of 1 to 128 ASCII letters, digits and the characters `_`, `.`, `/`, `:` and `-`.
     pub fn new(text: impl Into<Arc<str>>) -> Result<Self, BadName> {
         let text = text.into();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_./:-".contains(&byte);

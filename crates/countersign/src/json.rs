@@ -1,9 +1,7 @@
 //! Strict JSON checks: accepts exactly one JSON object that every parser reads the same way.
 //!
-//! Input: raw bytes. Output: acceptance, or the offset and reason of the first fault; for accepted bytes also the list
-//! of leaves with their JSON pointers.
-//! Not here: parsed values, numeric conversion, and rewriting. Accepted bytes are stored, hashed, shown and run
-//! unchanged.
+//! Rejected bytes are reported with the offset and reason of the first fault. Accepted bytes can be listed as leaves
+//! with their JSON pointers. They are never rewritten: the same bytes are stored, hashed, shown and run.
 
 mod canonical;
 mod confusable_keys;
@@ -113,7 +111,7 @@ pub enum Reason {
     Trailing,
 }
 
-/// Checks that `bytes` are exactly one acceptable JSON object.
+/// Checks that `bytes` are exactly one JSON object that every parser reads the same way, within `limits`.
 pub fn check(bytes: &[u8], limits: Limits) -> Result<(), Malformed> {
     scan(bytes, limits, TopLevel::Object, |_| {})
 }

@@ -1,9 +1,8 @@
 //! The log: all events of a store in one order, with a Merkle tree over them.
 //!
-//! Input: events, in the order in which the store publishes them. Output: a size and a root hash that commit to all of
-//! them.
-//! Not here: signatures and proofs. They can be added without changing this module: the tree is that of RFC 6962,
-//! section 2.1, so the root of any prefix follows from the events alone.
+//! The events are in the order in which the store publishes them. The log's size and root hash commit to all of them.
+//! Signatures and proofs are not part of this module, and can be added without changing it: the tree is that of RFC
+//! 6962, section 2.1, so the root of any prefix follows from the events alone.
 //!
 //! A leaf is the SHA-256 of a zero byte and these fields, each prefixed with its length in eight big-endian bytes:
 //! `countersign/log/1`, the tenant, the sixteen bytes of the approval's id, the event's number in eight bytes, and the
@@ -118,7 +117,7 @@ impl LogHead {
             .unwrap_or_else(|| Hash::of(&[]))
     }
 
-    /// Returns the size and the root, to be kept outside of the store.
+    /// Returns the size and the root, to be saved outside of the store.
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             size: self.size,
@@ -127,7 +126,7 @@ impl LogHead {
     }
 }
 
-/// Size and root of a log at one time. A copy that is kept elsewhere can prove later that no event before it was
+/// Size and root of a log at one time. A copy that is saved elsewhere can prove later that no event before it was
 /// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {

@@ -1,8 +1,7 @@
 //! Rules for the names of accounts, agents, tokens and tenants: which names are allowed, and when two names are the
 //! same.
 //!
-//! Input: one text or two. Output: the reason why a name is rejected, its normal form, or whether two names can be
-//! confused.
+//! This module says why a name is rejected, gives its normal form, and determines whether two names can be confused.
 //!
 //! Names with the same normal form are the same name, so that `ana`, `Ana` and `ana ` cannot be different people. Names
 //! that merely look alike (`bill` and `bi1l`, Latin `cop` and Cyrillic `сор`) are different, but the second one cannot

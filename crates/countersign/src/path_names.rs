@@ -1,9 +1,9 @@
-//! Names of files in a text, which may be a path, a filter or a shell command.
+//! Finds names of files in a text, which may be a path, a filter or a shell command.
 //!
-//! Input: one text from a call's arguments. Output: everything in the text that can be a path: the text itself, its
-//! words as they are written, and its words as a POSIX shell reads them, without quotes and backslashes.
-//! Not here: variables, substitutions and wildcards, which only a shell can resolve. A command that uses a variable or
-//! a substitution, or that changes its folder, counts as unsure.
+//! Everything that can be a path is returned: the text itself, its words as they are written, and its words as a POSIX
+//! shell reads them, without quotes and backslashes. Variables, substitutions and wildcards are not resolved, because
+//! only a shell can do that. A command that uses a variable or a substitution, or that changes its folder, counts as
+//! unsure.
 
 use std::collections::HashSet;
 
@@ -107,7 +107,7 @@ impl ShellWords {
             .words
             .iter()
             .any(|word| word.starts_with("~+") || word.starts_with("~-"));
-        // A word with blanks may be a command for another shell: `sh -c "cd keys; cat x"`.
+        // A word with spaces may be a command for another shell: `sh -c "cd keys; cat x"`.
         let is_command = |word: &&String| word.contains(|c: char| c.is_whitespace() || OPERATORS.contains(c));
         let is_nested_unsure = reader
             .words

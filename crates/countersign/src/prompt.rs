@@ -1,7 +1,7 @@
 //! The prompt: an approval as shown in a conversation, with text, two labels and two opaque button payloads.
 //!
-//! Input: a pending approval, and the maximum length of a message. Output: a [`Prompt`]. A button's payload is bound to
-//! the approval, its channel, the exact card, and one of the two answers.
+//! A [`Prompt`] is built for a pending approval and a maximum length of a message. A button's payload is bound to the
+//! approval, its channel, the exact card, and one of the two answers.
 //!
 //! INVARIANT: a prompt that leaves something out offers no way to approve: no button and no [`WholeCard`].
 
@@ -29,7 +29,7 @@ pub const SHORTEST_LIMIT: usize = 400;
 /// Settings for building a prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptOptions<'a> {
-    /// Maximum length of the text, in UTF-16 code units, as chats count.
+    /// Maximum length of the text, in UTF-16 code units, as chats count. Default: [`LONGEST_MESSAGE`].
     pub limit: usize,
     /// Concerns to show: one list for each call, in the order of the calls.
     pub concerns: &'a [Vec<Concern>],
@@ -139,17 +139,19 @@ impl Prompt {
         }
     }
 
-    /// Proof that the whole card was shown, for callers that displayed `text`; `None` if part of the card is missing.
+    /// Returns the statement that the whole card was shown, for callers that displayed `text`; `None` if part of the
+    /// card is missing.
     pub fn whole(&self) -> Option<&WholeCard> {
         self.whole.as_ref()
     }
 
-    /// Location of the whole card, for people: an address or a command.
+    /// Returns the location of the whole card, for people: an address or a command.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Labels and words of the act that replies are interpreted against; never the text of the card.
+    /// Returns the labels and words of the act that replies are interpreted against. The text of the card is never part
+    /// of them.
     pub fn offered(&self) -> &Offer<'static> {
         &self.offer
     }
@@ -189,7 +191,7 @@ fn part(card: &CardText, sentences: &Sentences, limit: usize, values: &[(&str, &
     }
 }
 
-/// Summary of the calls: one sentence, or a numbered list.
+/// Returns the summary of the calls: one sentence, or a numbered list.
 pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
     if let [call] = approval.calls.as_slice() {
         return one_line(&call.terms.summary).into_owned();
@@ -204,8 +206,8 @@ pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
     lines.join("\n")
 }
 
-/// Provenance to show: for a single call, the verdict and the values not given by the person; for a batch, the verdicts
-/// of calls with such values.
+/// Returns the provenance to show: for a single call, the verdict and the values not given by the person; for a batch,
+/// the verdicts of calls with such values. `None` if there is nothing to show.
 fn origins(approval: &Approval, policy: &Policy, words: &Origins) -> Option<String> {
     if let [call] = approval.calls.as_slice() {
         let rows = Secrecy::of(call, policy, &approval.salt).table(call.arguments.as_bytes());
@@ -285,8 +287,8 @@ fn proof(approval: &Approval, answer: &[u8]) -> String {
 }
 
 impl Pressed {
-    /// Parses a button's payload; `None` if it is not one of ours. Whether its proof is right is checked by
-    /// [`Pressed::says`].
+    /// Parses a button's payload; `None` if it does not have the form of one. [`Pressed::says`] checks whether its
+    /// proof is right.
     pub fn read(payload: &str) -> Option<Pressed> {
         let (id, proof) = payload.split_once('.')?;
         let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());

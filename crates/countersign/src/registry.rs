@@ -3,8 +3,8 @@
 //!
 //! An entry is looked up by kind and key alone, because the tenant of a token is known only once its entry was found.
 //! An entry belongs to one tenant forever, and counts as absent once it has expired, whether or not a sweep has run.
-//! Not here: the meaning of bodies, and plain secrets. The service chooses keys and bodies; it stores hashes of tokens,
-//! not tokens.
+//! The service chooses the keys and bodies, which have no meaning here. It stores hashes of tokens, never the tokens
+//! themselves.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub enum Kind {
     Denial,
     /// State of a channel: the card last shown, and recent message ids.
     Channel,
-    /// Piece of an agent's stored session.
+    /// Part of an agent's stored session.
     Turn,
     /// Agent that owns a channel.
     Owner,
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// Number used by stores; never reused for another kind.
+    /// Returns the number used by stores; it is never reused for another kind.
     pub fn code(self) -> i16 {
         match self {
             Kind::Token => 1,
@@ -116,7 +116,7 @@ pub struct Entry {
     pub body: Arc<[u8]>,
     /// Number of times the entry was written; 0 when writing an entry that must not exist yet.
     pub version: u32,
-    /// Time from which the entry counts as absent.
+    /// Time from which the entry counts as absent; `None` if it never expires.
     pub expires_at: Option<Time>,
 }
 

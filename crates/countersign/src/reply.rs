@@ -1,7 +1,8 @@
 //! Reads a person's reply to a pending approval as a yes, a no, a selection of calls, or something else.
 //!
-//! Input: the offer, the text, and the person's language if it is known. Output: a [`Reading`] and the reason for it.
-//! Not here: models, guesses and memory. The same words to the same offer are always read the same way.
+//! A reply is read against an [`Offer`], in the person's language if it is known. The result is a [`Reading`] and the
+//! reason for it. No model takes part, and nothing is guessed or remembered: the same words in reply to the same offer
+//! are always read the same way.
 //!
 //! A reply is a yes or a no only if *every* word belongs to a known piece (see `kind.rs`) and the pieces make sense in
 //! that order. An unknown word, a question, a number that was not offered or a condition makes it [`Reading::Other`].
@@ -86,8 +87,8 @@ pub(crate) fn can_read(tag: &str) -> bool {
     tag.len() <= LONGEST_TAG && tables().language(tag).is_some()
 }
 
-/// Reads `text` as a reply to `offer`. `language` is the tag of the person's language. Without one, the card's language
-/// and English are tried first, then all others.
+/// Reads `text` as a reply to `offer`. `language` is the tag of the person's language, such as `de` or `pt-BR`. Without
+/// one, the card's language and English are tried first, then all others.
 pub fn interpret(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Interpreted {
     read(offer, text, language).unwrap_or_else(|why| Interpreted {
         reading: Reading::Other,
@@ -162,8 +163,8 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
     }
 }
 
-/// Corrects how the larger tables read a reply to a card: they are made for all kinds of questions and do not know
-/// every verb that an act may have.
+/// Corrects the reading of a reply to a card. The language tables are made for all kinds of questions, and do not know
+/// every verb that an act may have; `tables/cards.txt` is made for cards.
 fn of_card(
     offer: &Offer<'_>,
     words: &Words,
@@ -211,7 +212,7 @@ fn of_card(
             Err(Why::NotPlain(whole))
         }
         Err(_) if dont::refuses(tables(), offer, words, said) => Ok(decided(Reading::No)),
-        // "Yes, stop" in reply to a card that stops something counts as both yes and no in the larger tables.
+        // "Yes, stop" in reply to a card that stops something counts as both yes and no in the language tables.
         Err(Why::Ambiguous(_) | Why::Undecided(_) | Why::Unknown(_))
             if card::has_plain_yes(offer, words, said)
                 && card::holds_refusing_act(offer, words, said)
@@ -251,7 +252,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// Returns the words of the offer. They are split on first use.
+    /// Returns the words of the offer, which are split on first use; `None` if the offer is too long to be compared.
     fn vocabulary(&self) -> Option<&OfferVocabulary<'a>> {
         let read = || OfferVocabulary::new(self.tables, self.offer, self.words);
         self.vocabulary.get_or_init(read).as_ref()
@@ -273,8 +274,8 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// Reads the reply in the card's language or in English, because the person can read the card. Other languages are
-    /// tried only if the reply makes sense in neither.
+    /// Reads the reply in the card's language, or as a yes or no in English, because the person can read the card.
+    /// Other languages are tried only if the reply makes sense in neither.
     fn in_language_of_card(&self, tag: &str) -> Result<Interpreted, Why> {
         let read = self.in_language(tag);
         // Cards without sentences in their language are shown in English, so `y` and `n` answer them too.
@@ -607,8 +608,8 @@ impl<'a> ReplyReader<'a> {
     }
 }
 
-/// Looks up a word. An unknown word with a letter three or more times in a row ("yesssss") is tried again with shorter
-/// runs.
+/// Looks up a word; `None` if no table has it. An unknown word with a letter three or more times in a row ("yesssss")
+/// is tried again with shorter runs.
 fn find(tables: &Tables, word: &str) -> Option<Word> {
     let found = tables.lexicon.find(word);
     if found.is_some() {

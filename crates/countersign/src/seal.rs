@@ -1,7 +1,7 @@
 //! Sealing: credentials for a held call are stored encrypted, and decrypted only when the call gets its permit to run.
 //!
-//! Input: a secret and the call it belongs to. Output: bytes that can be decrypted only for that call.
-//! Not here: where the key comes from; the binary reads it from a file or the environment.
+//! Sealed bytes can be decrypted only for the call that the secret belongs to. The key is passed in; the `countersign`
+//! program reads it from a file or the environment.
 //!
 //! Without the feature `seal` no gate has a key, so a held call that carries a credential is refused.
 
@@ -28,7 +28,7 @@ const TAG_BYTES: usize = 16;
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Wraps a value. Does not check it; see [`Secret::check`].
+    /// Creates a secret from a value, without checking it; see [`Secret::check`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {
         Secret(Zeroizing::new(bytes.into()))
     }
@@ -68,7 +68,7 @@ pub enum SealError {
     /// The secret is too large.
     #[error("a secret has at most {LARGEST_SECRET} bytes")]
     TooLarge,
-    /// The secret is empty, has characters other than visible ASCII and blanks, or begins or ends with a blank.
+    /// The secret is empty, has characters other than visible ASCII and spaces, or begins or ends with a space.
     #[error("a secret is one or more visible ASCII characters, with blanks only between them")]
     NotVisible,
     /// Sealed with another key or for another call, or damaged.

@@ -1,9 +1,9 @@
 //! Replaces a call's secrets with marks, such as `hidden, 8 bytes, hash 1a2b3c4d`, wherever they would be shown.
 //!
-//! Input: the secret paths (from the call's own terms and the policy), the call's arguments, its snapshot and its
-//! result. Output: rows, texts and JSON in which the values at those paths are marks, also where a tool, an agent or a
+//! Secret paths come from a call's own terms and from the policy. The values at those paths in the arguments, the
+//! snapshot and the result are secret. They are replaced in rows, texts and JSON, also where a tool, an agent or a
 //! person repeats them: in another letter case, escaped or percent-encoded in part or in whole, in base64 or hex, with
-//! or without line breaks. Not here: who may see what. A secret is for the tool alone.
+//! or without line breaks. No person is exempt: a secret is for the tool alone.
 
 mod concealed;
 mod decoded;
@@ -37,7 +37,7 @@ pub const MOST_SECRETS: usize = 256;
 /// everything is hidden.
 const MOST_SEARCHED: usize = 1_024;
 
-/// The secrets of one call or of several.
+/// The secrets of one call or of several calls, and the marks that replace them.
 #[derive(Clone, Debug, Default)]
 pub struct Secrecy {
     paths: Vec<SecretPath>,
@@ -59,7 +59,8 @@ struct SecretValue {
 }
 
 impl Secrecy {
-    /// Collects the values at `paths` of these JSON documents. Documents that are not JSON are skipped.
+    /// Creates the secrecy of these JSON documents by collecting the values at `paths`. Documents that are not JSON are
+    /// skipped.
     pub fn new<'d>(
         paths: Vec<SecretPath>,
         salt: &[u8],
@@ -94,7 +95,7 @@ impl Secrecy {
         secrecy
     }
 
-    /// Collects the secrets of a stored call: those that its own terms declare, and those that this policy adds.
+    /// Creates the secrecy of a stored call: its own terms declare some of the secrets, and this policy adds more.
     pub fn of(call: &Call, policy: &Policy, salt: &[u8]) -> Secrecy {
         let documents = [
             Some(call.arguments.as_bytes()),
@@ -107,7 +108,7 @@ impl Secrecy {
         secrecy.over(call.arguments.as_bytes())
     }
 
-    /// Also records which of these arguments repeat a secret.
+    /// Also records which of these arguments repeat a secret, for [`is_secret`](Secrecy::is_secret).
     pub fn over(mut self, arguments: &[u8]) -> Secrecy {
         if !self.values.is_empty() {
             let leaves = json::leaves(arguments);
@@ -151,7 +152,8 @@ impl Secrecy {
         self.is_everything() || self.places(text).is_none_or(|places| !places.is_empty())
     }
 
-    /// Returns the text with marks in place of secrets.
+    /// Returns the text with marks in place of secrets. Returns the word `hidden` if everything is secret or the text
+    /// cannot be searched.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_everything() {
             return Cow::Borrowed(ALL_HIDDEN);

@@ -1,6 +1,6 @@
 //! Catalogue of the sentences that a channel shows to people; each one can be replaced.
 //!
-//! Input: facts that are escaped for display. Output: one short text for a person. Not here: ids, arguments and the
+//! The sentences are filled with facts that are escaped for display. They contain no ids, no arguments and none of the
 //! model's own words.
 
 mod origin;
@@ -73,7 +73,7 @@ pub struct Sentences {
     pub refused: String,
     /// Response to the answer of a `{sender}` whom the service does not know.
     pub unknown_sender: String,
-    /// Response to the answer of a `{person}` who is none of the approvers.
+    /// Response to the answer of a `{person}` who is not one of the approvers.
     pub not_an_approver: String,
     /// Line for each denied call of an approval with several calls.
     pub left_out: String,
@@ -94,7 +94,7 @@ pub struct Sentences {
 }
 
 impl Sentences {
-    /// The English catalogue.
+    /// Returns the English catalogue.
     pub fn english() -> Sentences {
         Sentences {
             language: "en".to_owned(),
@@ -145,7 +145,7 @@ impl Sentences {
         }
     }
 
-    /// The Spanish catalogue.
+    /// Returns the Spanish catalogue.
     pub fn spanish() -> Sentences {
         Sentences {
             language: "es".to_owned(),

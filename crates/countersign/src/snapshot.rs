@@ -1,8 +1,8 @@
 //! A snapshot: what a call would change, as read when the person was asked.
 //!
-//! Input: the result of the policy's `before` read. Output: a hash that is part of the call's digest and binds the run
-//! to what was shown, and the differences that the call would make.
-//! Not here: reading, and judging which differences matter. Any changed byte makes a different snapshot.
+//! A snapshot is the result of the policy's `before` read. Its hash is part of the call's digest and binds the run to
+//! what was shown: any changed byte makes a different snapshot. This module also lists the differences that a call
+//! would make. The gate does the reading.
 
 use std::collections::HashMap;
 use std::sync::Arc;

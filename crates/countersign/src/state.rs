@@ -1,7 +1,7 @@
 //! State machines of approvals and calls: which event is legal in which state.
 //!
-//! Input: a state and an event. Output: the next state, or an error.
-//! Not here: storage, time, authority and wording. Stores and pages never repeat these tables.
+//! Given a state and an event, [`State::apply`] and [`CallState::apply`] return the next state or an error. Stores and
+//! pages never repeat these tables. Time and authority are checked elsewhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// Word used in JSON, stores and on cards.
+    /// Returns the word used in JSON, stores and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Pending => "pending",
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Number used by stores; never reused.
+    /// Returns the number used by stores; it is never reused.
     pub fn code(self) -> i16 {
         match self {
             State::Pending => 0,
@@ -247,7 +247,7 @@ impl CallState {
         !matches!(self, CallState::Held | CallState::Released | CallState::Running)
     }
 
-    /// Word used in JSON and on cards.
+    /// Returns the word used in JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             CallState::Held => "held",
@@ -261,7 +261,7 @@ impl CallState {
         }
     }
 
-    /// Number used by stores; never reused.
+    /// Returns the number used by stores; it is never reused.
     pub fn code(self) -> i16 {
         match self {
             CallState::Held => 0,

@@ -35,7 +35,7 @@ impl TimeLimit {
         TimeLimit { since, limit }
     }
 
-    /// Time left; `None` if the limit has passed.
+    /// Returns the time left; `None` if the limit has passed.
     pub fn left(&self) -> Option<Duration> {
         let left = self.limit.saturating_sub(self.since.elapsed());
         (!left.is_zero()).then_some(left)
@@ -45,7 +45,7 @@ impl TimeLimit {
 /// True if [`now`] includes the time during which the machine was suspended.
 pub(crate) const COUNTS_SLEEP: bool = cfg!(target_os = "linux");
 
-/// Time since boot, including suspend.
+/// Returns the time since boot, including suspend.
 #[cfg(target_os = "linux")]
 pub(crate) fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -54,7 +54,7 @@ pub(crate) fn now() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Time since the first call of this function.
+/// Returns the time since the first call of this function.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn now() -> Duration {
     static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

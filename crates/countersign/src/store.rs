@@ -234,16 +234,16 @@ pub trait Store: Send + Sync + 'static {
     fn hub(&self) -> &Hub;
 }
 
-/// Error for a store that returned the answer of another command.
+/// Returns the error for a store that returned the answer of another command.
 fn other_answer() -> StoreError {
     StoreError::Impossible("the store gave the answer to another command".to_owned())
 }
 
-/// Selects the approvals to list.
+/// Selects the approvals to list. A field that is `None` or false does not restrict the selection.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only approvals in this state. Pending ones are listed oldest first, and only until they expire; all others
-    /// newest first.
+    /// Only approvals in this state. Pending ones are listed oldest first, and only until they expire. All other
+    /// listings, also those of all states, are newest first.
     pub state: Option<State>,
     /// If true, only approvals that a person was asked about: calls that the policy passed are left out.
     pub asked: bool,
@@ -342,7 +342,7 @@ pub enum StoreError {
     /// A write failed in a way that stopped the store permanently. What was written can be seen after a restart.
     #[error("the store stopped: {0}")]
     Stopped(String),
-    /// The stored data is inconsistent.
+    /// The stored data is inconsistent, or the program has a bug.
     #[error("{0}")]
     Impossible(String),
 }

@@ -1,9 +1,9 @@
 //! The summary of a call: a sentence that a person can verify, made by the gate from the stored bytes.
 //!
-//! Input: the operator's template and a call's arguments. Output: one sentence, or a table with a row per value, both
-//! safe to show: every character from the arguments has been through [`escape`], secrets are replaced before any
-//! template sees them, and nothing is clipped without saying so. Not here: the model's own words, and quoting for HTML
-//! or chat markup.
+//! A call's arguments are rendered with the operator's template as one sentence, or listed in a table with a row per
+//! value. Both are safe to show: every character from the arguments has been through [`escape`], secrets are replaced
+//! before any template sees them, and a value that is clipped says so. The model's own words are never used. Quoting
+//! for HTML or chat markup is left to the surfaces.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -70,7 +70,7 @@ impl Summaries {
     }
 
     /// Renders a tool's template over the arguments and the snapshot, if there is one. Secrets must be hidden in both
-    /// already. The error says why the template cannot be rendered.
+    /// already. The error is the reason why the template cannot be rendered.
     pub(crate) fn render(
         &self,
         tool: &str,
@@ -109,8 +109,8 @@ impl Summaries {
     }
 }
 
-/// Returns true if a summary states that something is left out. A value can contain the same words; then all values are
-/// listed, which does no harm.
+/// Returns true if a summary says that something is left out. A value can contain the same words; then all values are
+/// listed below the summary, which does no harm.
 pub(crate) fn is_cut(summary: &str) -> bool {
     summary.contains("bytes not shown]") || summary.contains("… and ")
 }

@@ -30,7 +30,7 @@ impl Time {
         Time(micros)
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
@@ -118,7 +118,7 @@ impl std::str::FromStr for Time {
     }
 }
 
-/// The text is not an RFC 3339 time.
+/// Error for a text that is not an RFC 3339 time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time like 2026-01-31T09:30:00Z")]
 pub struct BadTime(pub String);
@@ -135,17 +135,18 @@ pub trait Clock: Send + Sync + 'static {
         self.now()
     }
 
-    /// Returns the detected fault of the clock, if there is one.
+    /// Returns the detected fault of the clock; `None` if there is none.
     fn trouble(&self) -> Option<ClockTrouble> {
         None
     }
 
-    /// Returns the anchor that the store must save for later processes, if it differs from the saved one.
+    /// Returns the anchor that the store must save for later processes; `None` if the saved one is still good, or if
+    /// there is nothing to save.
     fn to_keep(&self) -> Option<Anchor> {
         None
     }
 
-    /// Tells the clock that the store has saved the anchor.
+    /// Called by the store when it has saved the anchor.
     fn kept(&self, _: Anchor) {}
 }
 
@@ -316,19 +317,20 @@ struct Machine {
 struct Last {
     told: Time,
     passed: Duration,
-    /// Monotonic time at which the wall clock was first found too far ahead.
+    /// Monotonic time at which the wall clock was first found too far ahead; `None` while it is not.
     ahead_since: Option<Duration>,
     doubt: Option<Doubt>,
     kept: Option<Anchor>,
 }
 
 impl SystemClock {
-    /// Starts at the wall clock, or at `floor` if that is later.
+    /// Creates a clock that starts at the wall clock, or at `floor` if that is later.
     pub fn starting_at(floor: Time) -> SystemClock {
         SystemClock::over(machine, floor)
     }
 
-    /// Continues a store's time: never before its last event, and according to its anchor, if there is one.
+    /// Creates a clock that continues a store's time: never before the store's last event, and according to its anchor,
+    /// if there is one.
     pub fn resuming(last_event: Time, anchor: Option<Anchor>) -> SystemClock {
         SystemClock::resumed(machine, last_event, anchor)
     }
@@ -502,7 +504,7 @@ fn wall() -> Time {
     }
 }
 
-/// A clock moved by hand, for tests.
+/// A clock that is set and advanced explicitly, for tests.
 pub struct ManualClock {
     now: AtomicI64,
     /// Upper limit of [`Clock::certain`].

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use crate::approval::MOST_CALLS;
 use crate::id::{ApprovalId, BadId, CallId, as_text};
 
-/// Calls of one approval to be undone by another, each by its own call. Written `ID.4`, or `ID.4+2+1`.
+/// Calls of one approval to be undone by another, each by its own call. Text form: `ID.4`, or `ID.4+2+1` for several
+/// calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Undoes {
     /// Approval whose calls are undone.
@@ -32,7 +33,7 @@ impl Undoes {
         })
     }
 
-    /// Positions in the order in which they are undone: last first.
+    /// Returns the positions in the order in which they are undone: last first.
     pub fn positions(self) -> impl Iterator<Item = u8> {
         (1..=MOST_CALLS as u8)
             .rev()
@@ -51,7 +52,7 @@ impl Undoes {
 }
 
 impl Undoes {
-    /// Like `Display`, with the short form of the approval's id.
+    /// Returns the same text as `Display`, but with the short form of the approval's id.
     pub fn short(self) -> String {
         format!("{}.{}", self.approval.short(), self.numbers())
     }

@@ -16,7 +16,7 @@ use changes::Signal;
 
 const SHARDS: usize = 16;
 
-/// Waiters for one approval; usually one, the agent's.
+/// Waiters for one approval. Usually there is one: the agent that proposed.
 type Waiting = Vec<WaiterSlot>;
 
 /// Registry of all tasks of this process that wait for changes.

@@ -1,8 +1,9 @@
-//! The working folder of a call: where its host will run it, and where paths in its arguments lead.
+//! The working folder of a call: the folder that its host will run it in, and the links that paths in its arguments
+//! lead through.
 //!
-//! Input: what the host says, for example a coding agent's hook. Output: text for the card, a hash covered by the
-//! call's digest, and more paths to compare with sensitive places. The host's word can only make a ruling stricter.
-//! Not here: access to files. A host that can see them follows the links itself.
+//! The host reports them, for example a coding agent's hook. They are shown on the card, enter the call's digest as a
+//! hash, and give more paths to compare with sensitive places. What a host reports can only make a ruling stricter.
+//! Nothing here accesses files: a host that can see them follows the links itself.
 
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ pub const LONGEST_PATH: usize = 4096;
 /// Maximum number of links of one call.
 pub const MOST_LINKS: usize = 64;
 /// Path of the link that stands for the host's home folder. A host adds such a link if the home folder is in an unusual
-/// place and the call may read it.
+/// location and the call may read it.
 pub const HOME: &str = "~";
 /// Character in a link's target that replaces bytes which are not UTF-8. Such a target cannot be compared with
 /// sensitive files.
@@ -53,7 +54,7 @@ pub enum BadFolder {
 }
 
 impl WorkingFolder {
-    /// Checks a folder and the links that were found from there.
+    /// Creates a working folder, after checking its path and the links that its host found.
     pub fn new(path: impl Into<String>, links: Vec<Link>) -> Result<WorkingFolder, BadFolder> {
         let path = path.into();
         if links.len() > MOST_LINKS {
@@ -70,17 +71,17 @@ impl WorkingFolder {
         }
     }
 
-    /// The absolute path of the folder.
+    /// Returns the absolute path of the folder.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The links, in the order of the arguments.
+    /// Returns the links, in the order of the arguments.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Hash over the folder and its links.
+    /// Returns the hash over the folder and its links.
     pub fn hash(&self) -> Hash {
         let fields = Fields::new("countersign/folder/1").field(self.path.as_bytes());
         let add =
@@ -88,8 +89,8 @@ impl WorkingFolder {
         self.links.iter().fold(fields, add).finish()
     }
 
-    /// Notes for the card, not escaped: first the folder, then where links lead. The host's text is in quotes, so that it
-    /// cannot pass for ours.
+    /// Returns the notes for the card, not escaped: first the folder, then where links lead. The host's text is in
+    /// quotes, so that it cannot be mistaken for text of this program.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let folder = format!("runs in the folder {}", quoted(&self.path));
         let mut named = HashSet::new();

@@ -1,7 +1,7 @@
 //! A card as plain text: every call with its values, warnings, notes, concerns and snapshot.
 //!
-//! INVARIANT: a value never begins a line. Every line begins with our own text: a sentence of the policy, a mark, a
-//! pointer, a word such as `note:`, or the gutter of a further line of a summary or a value.
+//! INVARIANT: a value never begins a line. Every line begins with text of this program or of the policy: a sentence of
+//! the policy, a mark, a pointer, a word such as `note:`, or the gutter of a further line of a summary or a value.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,8 @@ use crate::summary::Row;
 /// Note on a card that was made under another policy.
 const OTHER_POLICY: &str = "held under another policy than the current one, which may hide other values";
 
-/// Begins every line of a summary or a value but the first. Such a line is a value's own text.
+/// Prefix of every line of a summary or a value except the first. It distinguishes text within a value from lines of
+/// the card.
 const GUTTER: &str = "│ ";
 /// Values with more lines are shown on one line.
 const MOST_LINES: usize = 200;
@@ -48,7 +49,7 @@ pub struct Missing {
 }
 
 impl CardText {
-    /// Writes the card of an approval. `concerns` has one list per call; see
+    /// Creates the text of an approval's card. `concerns` has one list per call; see
     /// [`Gate::concerns`](crate::gate::Gate::concerns).
     pub fn new(
         approval: &Approval,
@@ -122,7 +123,8 @@ impl CardText {
         (text, missing)
     }
 
-    /// Returns every line, with the index of the call that it belongs to.
+    /// Iterates over all lines, each with the index of the call that it belongs to; `None` for lines about the whole
+    /// card.
     fn lines(&self) -> impl Iterator<Item = (Option<usize>, &str)> {
         let title = self.title.iter().map(|line| (None, line.as_str()));
         let calls = self.calls.iter().enumerate();
@@ -174,7 +176,7 @@ fn call_lines(
     lines
 }
 
-/// Begins every line but the first with the gutter.
+/// Puts the gutter before every line except the first.
 fn with_gutter(text: &str) -> String {
     text.replace('\n', &format!("\n{GUTTER}"))
 }

@@ -1,7 +1,7 @@
 //! Authority: the rules on who may decide what.
 //!
-//! Input: a decision and its locked approval. Output: a refusal, if any.
-//! Not here: authentication. The decider's identity was established from the credential before.
+//! A decision is checked against the locked approval, and refused if a rule is violated. Authentication is done before:
+//! the decider's identity comes from the credential.
 
 use super::decide::{Decide, approves, choices};
 use crate::approval::Approval;

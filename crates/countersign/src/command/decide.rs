@@ -35,7 +35,7 @@ pub struct Decide {
     pub start: Option<Hash>,
     /// Tools that may be started together with the decision; `None` allows all.
     pub runs: Option<RunnableTools>,
-    /// Cool-down after a denial, as set by the decider's policy.
+    /// Cool-down after a denial, as set by the decider's policy; `None` if that policy has none.
     pub cool_down: Option<Duration>,
     /// Policy under which cards are shown, which may hide more than the calls' own terms. If `None`, only the terms
     /// count.
@@ -159,7 +159,7 @@ impl Decide {
             .collect()
     }
 
-    /// Checks the decider's authority again.
+    /// Checks the decider's authority again. Returns the refusal if it no longer holds; `None` otherwise.
     ///
     /// INVARIANT: this happens inside the transaction, so a person whose role or credential was just revoked decides
     /// nothing (X46).
@@ -225,7 +225,8 @@ impl Decide {
             .or_else(|| self.check_shown(approval))
     }
 
-    /// Refuses to approve a card that hides a value which the policy does not call secret.
+    /// Refuses to approve a card that hides a value which the policy does not call secret. Returns `None` for any other
+    /// card, and for a denial.
     ///
     /// INVARIANT: such a card is never approved, even if a surface states that it showed the whole card.
     fn check_shown(&self, approval: &Approval) -> Option<Refusal> {
@@ -388,7 +389,7 @@ pub struct Withdraw {
     pub approval: ApprovalId,
     /// The agent that proposed the approval, or the person who changed the subject.
     pub by: Actor,
-    /// Reason, recorded in the event.
+    /// Reason for the withdrawal, if one was given; recorded in the event.
     pub reason: Option<String>,
     /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,
@@ -443,8 +444,8 @@ fn lapse<R: Rows>(rows: &mut R, approval: &mut Approval, now: Time) -> Result<()
     Ok(())
 }
 
-/// Refuses to decide an approval that has expired only according to a clock that may be wrong. Records nothing, so the
-/// approval is pending again once the clock is corrected.
+/// Refuses to decide an approval that has expired only according to a clock that may be wrong; returns `None` for any
+/// other approval. Records nothing, so the approval is pending again once the clock is corrected.
 fn check_open_for_certain(approval: &Approval, now: Time, certain: Time) -> Option<Refusal> {
     let at = approval.expires_at;
     let is_in_doubt = approval.state == State::Pending && now >= at && certain < at;

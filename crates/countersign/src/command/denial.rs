@@ -1,12 +1,12 @@
 //! Denials: denied calls are remembered until their cool-down is over, so that an agent cannot ask again at once.
 //!
-//! Input: a decided approval, or the calls of a proposal. Output: registry entries for the denial, and the time until
-//! which a proposal is refused.
+//! The denied calls of a decided approval are recorded in the registry. A proposal is compared with these records, and
+//! refused until the cool-down is over.
 //!
 //! The rule: a proposal is refused if it contains everything that was denied together, in any order. A call that was
 //! denied alone, or left out of a partly approved batch, is refused in any combination. Calls that were denied as one
 //! batch may be proposed again separately, because nobody said which of them was the problem. Values are compared, not
-//! bytes: see [`canonical`]. Not here: the length of the cool-down, which the policy sets.
+//! bytes: see [`canonical`]. The policy sets the length of the cool-down.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -254,7 +254,7 @@ impl Finish {
     }
 }
 
-/// Records the outcome that a person found for an unknown call.
+/// Records the outcome that a person found out for a call whose outcome was unknown.
 #[derive(Clone, Debug)]
 pub struct Reconcile {
     /// Tenant of the call.
@@ -265,7 +265,7 @@ pub struct Reconcile {
     pub by: Person,
     /// True if the person found that the call succeeded.
     pub succeeded: bool,
-    /// Note, kept in place of the call's result.
+    /// The person's note, if any. It is stored in place of the call's result.
     pub note: Option<Arc<[u8]>>,
     /// Hash of the policy in force, recorded in the event.
     pub policy: Hash,

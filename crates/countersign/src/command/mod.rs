@@ -1,8 +1,8 @@
 //! Commands: every write to a store, each one a transaction.
 //!
-//! Input: a command, the rows it needs (read under their lock) and the store's clock (read after the lock). Output: the
-//! rows to save with their events, and an answer. Not here: how rows are stored. All stores run this code, so all of
-//! them behave the same.
+//! A command reads the rows that it needs under their lock, and the store's clock after the lock was taken. It produces
+//! the rows to save with their events, and an answer. How rows are stored is up to the store. All stores run this code,
+//! so all of them behave the same.
 
 mod attempt;
 mod authority;
@@ -69,7 +69,8 @@ pub enum Command {
     Finish(Finish),
     /// Records the outcome that a person established for a call that ended as unknown.
     Reconcile(Reconcile),
-    /// Ends everything that is due: expired approvals, stale releases, lost runs and expired entries.
+    /// Ends everything that is due: approvals that have expired, released calls that were not started in time, running
+    /// calls past their deadline, and expired entries.
     Sweep(Sweep),
     /// Writes a registry entry. A crash before the commit leaves the old entry.
     PutEntry(PutEntry),
@@ -165,7 +166,8 @@ pub struct SavedApproval {
     pub bodies: Bodies,
 }
 
-/// The rows that a command will read, for stores that lock and read them ahead.
+/// The rows that a command will read, for stores that lock and read them ahead. Nothing is read for a field that is
+/// `None` or empty.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
     /// Tenant of the command; `None` for commands across tenants and for those on registry entries.
@@ -278,8 +280,8 @@ struct Change {
 }
 
 impl Change {
-    /// Begins a change at `now`, or at the time of the approval's last change if that is later. So time never goes back
-    /// within one approval, even if other nodes or a new primary have different clocks.
+    /// Creates a change at `now`, or at the time of the approval's last change if that is later. So time never goes
+    /// back within one approval, even if other nodes or a new primary have different clocks.
     fn new(approval: Approval, now: Time, policy: Hash) -> Change {
         let version_before = approval.version;
         let at = now.max(approval.changed_at);

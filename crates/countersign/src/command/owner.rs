@@ -1,9 +1,8 @@
 //! Channel owners: a channel belongs to the agent that opened it.
 //!
-//! Input: a proposal in a channel, the registry entry that names the channel's agent, and the card pending in the
-//! channel. Output: a refusal, or the channel is assigned to the agent. All of this happens within the transaction of
-//! the proposal.
-//! Not here: which channels are shared. The policy lists those, and they have no owner.
+//! A proposal in a channel is compared with the registry entry that names the channel's agent and with the card pending
+//! there. Either it is refused, or the channel is assigned to its agent, in the transaction of the proposal. Channels
+//! that the policy lists as shared have no owner.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,8 +1,7 @@
 //! Restraint: limits how much one agent may ask at once, and how soon again after a denial.
 //!
-//! Input: a proposal, the agent's other pending approvals, and the registry's denials. Output: the card that the
-//! proposal joins, a refusal, or `None` if the calls may be proposed.
-//! Not here: the limits themselves, which come from the policy.
+//! A proposal is compared with the agent's other pending approvals and with the registry's denials. It joins a pending
+//! card, is refused, or may be proposed. The limits come from the policy.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! are withdrawn, released calls refused, running calls become unknown, and no permit, token, session or link from that
 //! time works any more. People's accounts stay, but they have to sign in again.
 //!
-//! Also used after a clock that was ahead is set back. Approvals that were changed by the wrong time would otherwise
-//! stay open until that time is reached. Credentials are kept in that case.
+//! Also used after a clock that was ahead is set back. Approvals that were changed while the clock was wrong would
+//! otherwise stay open until the clock reaches that time again. Credentials are kept in that case.
 
 use super::finish::mark_unknown;
 use super::start::refuse_released;

@@ -1,8 +1,7 @@
 //! Durable state of a channel: the card last shown, and the ids of recent messages.
 //!
-//! Input: a channel and a change. Output: the state after the change. The state is stored before anything is done with
-//! it, so a restart between the card and the reply, or a reply that reaches another node, makes no difference.
-//! Not here: the meaning of the state; see `conversation`.
+//! The state is stored before anything is done with it, so a restart between the card and the reply, or a reply that
+//! reaches another node, makes no difference. `conversation` determines what the state means.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

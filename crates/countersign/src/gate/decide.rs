@@ -97,7 +97,8 @@ impl Gate {
         }
     }
 
-    /// Sends the answer to `tell` as soon as the decision is recorded, then runs the released calls.
+    /// Sends the answer to `tell` as soon as the decision is recorded, then runs the released calls. `None` if this
+    /// gate has nothing to run.
     async fn decide_then_run(
         &self,
         decision: Decision,
@@ -128,7 +129,7 @@ impl Gate {
     }
 
     /// Records a decision together with the start of the first call that it releases, and returns the token of that
-    /// call.
+    /// call; no token for a denial.
     async fn decide_with_token(
         &self,
         decision: Decision,

@@ -1,8 +1,9 @@
 //! Follows a tenant's approvals: new approvals for surfaces that ask people, and released ones for the hosts that run
 //! their calls.
 //!
-//! Input: the store's feed, and its signal that something changed. Output: streams and pages of approvals; and
-//! [`Gate::maintain`], the background work of a host that embeds the gate.
+//! Followers read the store's feed when the store signals a change. [`Gate::pending`] streams approvals,
+//! [`Gate::next_released`] returns them in pages, and [`Gate::maintain`] is the background work of a host that embeds
+//! the gate.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;

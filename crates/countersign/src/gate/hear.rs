@@ -1,8 +1,8 @@
 //! Handles a person's reply in a channel while an approval is pending in that channel.
 //!
-//! Input: the reading of the reply, its sender, and the card that the sender had seen. Output: what happened, and
-//! whether the message is still passed on to the agent.
-//! Not here: reading or writing text; see `reply` and `conversation`.
+//! A reply arrives as a reading (yes, no, some of the calls, or something else), with its sender and the card that the
+//! sender had seen. The result says what happened, and whether to pass the message on to the agent. The text is
+//! interpreted in `reply`; messages to the person are written in `conversation`.
 
 use super::{Gate, Resolved};
 use crate::approval::{Approval, SharedApproval};
@@ -24,9 +24,10 @@ pub struct Reply {
     pub sender: Decider,
     /// Interpretation of the text.
     pub reading: Reading,
-    /// The card that was shown last before the message was sent; `None` if it was not shown completely.
+    /// The card that was shown last before the message was sent; `None` if there was none, or if it was not shown
+    /// completely.
     pub seen: Option<WholeCard>,
-    /// Id of the message, so that a duplicate delivery counts once.
+    /// Id of the message, so that a duplicate delivery counts once. Without an id, duplicates are not recognised.
     pub message: Option<Key>,
 }
 
@@ -42,10 +43,12 @@ pub enum ReplyOutcome {
     Cancelled(SharedApproval),
     /// The approval stays pending: pass the message on to the agent and show the card again.
     Kept(SharedApproval),
-    /// The reply was a yes to another card than the pending one: show the pending card again.
+    /// The reply was a yes, but its sender was not shown the whole pending card, or was shown another one: show the
+    /// pending card again.
     ShowAgain(SharedApproval),
-    /// The reply was a yes to a card that was not shown completely. The approval stays pending, and the person has to
-    /// see the whole card elsewhere.
+    /// The reply was a yes, but the pending card is too long to be shown completely in this channel. The approval stays
+    /// pending, and the person has to see the whole card elsewhere. [`Gate::hear`] does not return this; a
+    /// [`conversation`](crate::conversation) does.
     Incomplete(SharedApproval),
     /// The decision was refused.
     Refused(Refusal),

@@ -1,8 +1,8 @@
 //! Passed calls that are more than reads: recorded like every other call, although no person was asked.
 //!
-//! Input: the calls of one submission that the policy passes. Output: a permit for each, with its start on record; or,
-//! for a retry under the same idempotency key, the call that ran before.
-//! Not here: reads. They may repeat, get a permit without a record, and touch no disk.
+//! Each passed call of a submission gets a permit once its start is on record. For a retry under the same idempotency
+//! key, the call that ran before is returned instead. Reads are not handled here: they may repeat, so they get a permit
+//! without a record.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ pub(super) struct Passing {
     pub(super) index: usize,
     pub(super) call: NewCall,
     pub(super) seeds: Seeds,
-    /// Credential of the call. It is passed to the tool and never stored, because the call starts at once.
+    /// Credential of the call, if it has one. It is passed to the tool and never stored, because the call starts at
+    /// once.
     pub(super) secret: Option<Secret>,
 }
 
@@ -167,7 +168,7 @@ impl Gate {
     }
 }
 
-/// Error for an idempotency key that was used for another submission.
+/// Returns the error for an idempotency key that was used for another submission.
 pub(super) fn reused(key: Option<(Key, Hash)>) -> SubmitError {
     match key {
         Some((key, _)) => ProposeRefusal::KeyReused(key).into(),

@@ -1,7 +1,7 @@
 //! Rules on the calls of a submission.
 //!
-//! Input: a submission and the snapshots of its calls. Output: a ruling for each call, and the calls to hold or to
-//! record. Nothing is stored here.
+//! Each call gets a ruling, based on the policy and the call's snapshot. The calls to hold or to record are collected,
+//! but nothing is stored here.
 
 use std::sync::Arc;
 

@@ -89,8 +89,8 @@ impl Gate {
         Ok(finished.map(|finished| finished.approval))
     }
 
-    /// Like [`finish`](Self::finish), but if the store cannot write the outcome, keeps it and retries. For hosts that
-    /// will not report the outcome again.
+    /// Like [`finish`](Self::finish), but if the store cannot write the outcome, the gate keeps it and retries in the
+    /// background. For hosts that will not report the outcome again.
     pub async fn finish_with_retry(
         &self,
         tenant: &Tenant,
@@ -126,7 +126,8 @@ impl Gate {
         running.await.unwrap_or_else(lost)
     }
 
-    /// Records the outcome that a person found for an unknown call.
+    /// Records the outcome that a person found out for a call whose outcome was unknown. `note` is the person's
+    /// explanation.
     pub async fn reconcile(
         &self,
         tenant: &Tenant,
@@ -151,7 +152,8 @@ impl Gate {
         }
     }
 
-    /// Starts and runs the released calls of an approval that this gate's executor can run.
+    /// Starts and runs the released calls of an approval that this gate's executor can run. Returns the approval as it
+    /// is afterwards, and the calls that ran.
     pub async fn run_released(
         &self,
         tenant: &Tenant,
@@ -316,8 +318,8 @@ impl Gate {
         })
     }
 
-    /// Runs a call within its time limit. After a panic or a timeout the outcome is unknown. Also returns the task of a
-    /// call that timed out, because the call may still answer.
+    /// Runs a call within its time limit. After a panic or a timeout the outcome is unknown. If the call timed out,
+    /// also returns its task, because the call may still answer.
     pub(super) async fn execute(
         &self,
         permit: Permit,

@@ -1,7 +1,8 @@
 //! Snapshots: reads the data that a call would change, when a person is asked and again before the call runs.
 //!
-//! Input: calls whose tools declare such a read. Output: snapshots. Before the start also the current content, and a
-//! new proposal if it has changed. A call whose snapshot cannot be read is neither shown nor run.
+//! Only tools whose policy entry declares a `before` read have snapshots. If the data has changed when a call is about
+//! to start, the call does not run, and a new approval with the current data is proposed. A call whose snapshot cannot
+//! be read is neither shown nor run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ const REASON_CHARS: usize = 200;
 pub(super) type Snapshots = Vec<Option<Result<Arc<Snapshot>, String>>>;
 
 impl Gate {
-    /// Reads the snapshots of all calls. Costs nothing if no tool declares such a read.
+    /// Reads the snapshots of all calls; does nothing if no tool declares such a read.
     pub(super) async fn snapshots(&self, submission: &Submission) -> Snapshots {
         let declares = |call: &SubmittedCall| self.policy.reads_before(&call.tool);
         if !submission.calls.iter().any(declares) {
@@ -50,7 +51,8 @@ impl Gate {
         stream::iter(reads).buffered(AT_ONCE).collect().await
     }
 
-    /// Reads the snapshot of one call; `None` if its tool declares no such read. The error is the reason for the agent.
+    /// Reads the snapshot of one call; `None` if its tool declares no such read. The error is the reason that the agent
+    /// gets.
     pub(super) async fn snapshot(
         &self,
         tenant: &Tenant,
@@ -67,8 +69,8 @@ impl Gate {
         Some(read.map(Arc::new).map_err(told))
     }
 
-    /// Reads the data behind the snapshot again just before the call starts. If the data has changed, also returns a
-    /// proposal to ask again.
+    /// Reads the data behind the snapshot again just before the call starts; `None` if the call has no snapshot. If the
+    /// data has changed, also returns a proposal to ask again.
     pub(super) async fn reread_snapshot(
         &self,
         tenant: &Tenant,

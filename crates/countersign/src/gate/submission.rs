@@ -18,6 +18,8 @@ use crate::working_folder::WorkingFolder;
 pub const LONGEST_CLAIM: usize = 8 * 1024;
 
 /// The calls of one agent turn. The identities come from the credential, never from the agent's own text.
+///
+/// Only the tenant, the agent, the requester and the calls are required.
 #[derive(Clone, Debug)]
 pub struct Submission {
     /// Tenant that the agent belongs to.
@@ -79,7 +81,7 @@ pub struct SubmittedCall {
     pub arguments: Arc<[u8]>,
     /// Definition of the tool and its source. Only a definition that the gate read itself satisfies a pin.
     pub definition: Definition,
-    /// Credential that the tool needs. It is encrypted while the call waits.
+    /// Credential that the tool needs, if any. It is encrypted while the call waits.
     pub secret: Option<Secret>,
     /// The folder that the host will run the call in, if the host knows it. The folder is shown to the person and part
     /// of what is approved.
@@ -102,9 +104,9 @@ impl SubmittedCall {
 /// Options that an agent sets for an approval that it asks for explicitly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApprovalOptions {
-    /// Requested risk. It can raise the policy's risk, never lower it.
+    /// Requested risk. It can raise the policy's risk, never lower it; `None` keeps the policy's risk.
     pub risk: Option<Risk>,
-    /// Requested time to decide. A longer time than the policy's is refused.
+    /// Requested time to decide. A longer time than the policy's is refused; `None` keeps the policy's time.
     pub ttl: Option<Duration>,
 }
 

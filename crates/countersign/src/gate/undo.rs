@@ -1,7 +1,7 @@
 //! Proposes the undo of calls that succeeded.
 //!
-//! Input: a call that succeeded, or an approval with such calls. Output: a new approval that is shown, decided and run
-//! like any other. Calls without an undo are listed and stay in effect.
+//! The undo of a call, or of all calls of an approval, is a new approval that is shown, decided and run like any other.
+//! Calls without an undo are listed and stay in effect.
 
 use std::collections::HashMap;
 use std::sync::Arc;

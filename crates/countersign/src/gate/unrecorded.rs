@@ -1,8 +1,8 @@
 //! Retries recording outcomes that the store could not write.
 //!
-//! Input: the outcome of a call that could not be written. Output: the record, as soon as the store accepts it; or, if
-//! the process ends first, the outcomes themselves, for the caller to keep until the next start.
-//! Not here: files, and giving up.
+//! An outcome that the store could not write is queued in memory and written again until the store accepts it. If the
+//! process ends first, the queued outcomes are handed to the caller, which has to save them until the next start.
+//! Nothing is written to files here, and no outcome is given up.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};

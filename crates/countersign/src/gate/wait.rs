@@ -20,10 +20,10 @@ pub enum Until {
     Finished,
 }
 
-/// Minimum time between two sweeps of one waiter. A sweep ends no approval that is due by a clock in doubt, or whose rows
-/// are inconsistent.
+/// Minimum time between two sweeps of one waiter. Without it, a waiter could sweep in a tight loop: an approval stays
+/// due after a sweep while the store's clock is in doubt, or if the approval's rows are inconsistent.
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
-/// Longest wait, for callers that give no real limit.
+/// Maximum time to wait, for callers whose timeout is practically unlimited.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Returns the time after `wait`, at most [`LONGEST_WAIT`] from now.
@@ -109,7 +109,7 @@ impl Gate {
         }
     }
 
-    /// Returns the time at which the approval expires or its call times out; `None` if nothing is due.
+    /// Returns the time at which the approval expires, or its calls become stale or time out; `None` if nothing is due.
     async fn due_at(&self, approval: &Approval) -> Result<Option<Instant>, StoreError> {
         let Some(due) = approval.due_at() else {
             return Ok(None);

@@ -1,10 +1,11 @@
 //! Canonical form of arguments, for recognising a call that was denied before (X99).
 //!
-//! Input: arguments. Output: bytes that are equal for all spellings of the same values. Differences in whitespace,
+//! Arguments are encoded so that all spellings of the same values give equal bytes. Differences in whitespace,
 //! invisible characters in strings, key order, number notation (`5000`, `5000.0`, `5e3`) and escapes are ignored, as
 //! are members that are `null` and flags that claim confirmation. An empty string, list or object is a value, because
 //! tools use it to clear a field.
-//! INVARIANT: for refusals only. This form is never hashed into a digest, shown or run.
+//!
+//! INVARIANT: used only to refuse proposals. This form is never hashed into a digest, shown or run.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -84,8 +85,8 @@ fn object<'f, 'a: 'f>(fields: impl Iterator<Item = &'f Field<'a>>, out: &mut Vec
     }
 }
 
-/// Normalises a string to what a person sees: without invisible characters and surrounding blanks, and with only one
-/// kind of space. Line breaks and indentation are kept, because they matter in code.
+/// Normalises a string to what a person sees: without invisible characters and surrounding whitespace, and with only
+/// one kind of space. Line breaks and indentation are kept, because they matter in code.
 fn seen(string: &str) -> String {
     let seen = string.chars().filter_map(|character| match character {
         '\n' | '\t' => Some(character),

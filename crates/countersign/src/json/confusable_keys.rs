@@ -1,6 +1,6 @@
 //! Detection of member names that some tools treat as equal, such as `amount` and `Amount`.
 //!
-//! A policy's condition reads one of the two members; a tool that ignores case, blanks or dashes may read the other.
+//! A policy's condition reads one of the two members; a tool that ignores case, spaces or dashes may read the other.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use super::keys;
 use crate::display::escape;
 
-/// Finds two members of one object whose names are equal apart from letter case, punctuation and blanks; `None` if
+/// Finds two members of one object whose names are equal apart from letter case, punctuation and whitespace; `None` if
 /// there are none. The names are escaped for display.
 pub(crate) fn confusable_keys(bytes: &[u8]) -> Option<(String, String)> {
     let mut seen: HashMap<(String, String), String> = HashMap::new();

@@ -42,7 +42,7 @@ pub(super) fn decimal(text: &str) -> (bool, String, i64) {
     if significant.is_empty() {
         return (false, String::new(), 0);
     }
-    // An exponent that no number has is kept apart from its opposite.
+    // An exponent that is out of range is replaced with the extreme of its sign, so that it differs from its opposite.
     let exponent: i64 = exponent.parse().unwrap_or(match exponent.starts_with('-') {
         true => i64::MIN,
         false => i64::MAX,

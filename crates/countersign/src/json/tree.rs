@@ -106,7 +106,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Number of values in the tree, including this one.
+    /// Returns the number of values in the tree, including this one.
     #[cfg(feature = "cel")]
     pub(crate) fn count(&self) -> usize {
         1 + match &self.node {

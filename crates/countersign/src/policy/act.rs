@@ -1,7 +1,7 @@
 //! The act: the operator's words for what a tool does, which a reply may repeat to name what it approves.
 //!
-//! Input: a tool's name, title and summary template, from the policy. Output: the fixed words in them.
-//! Not here: arguments. Only this module builds an [`Act`], so no argument value can become part of one.
+//! The words are taken from the tool's name, title and summary template. Only this module builds an [`Act`], so no
+//! argument value can become part of one.
 
 /// Placeholder for a value shown by a template. It is never a word, and a reply that contains it is not interpreted.
 pub(crate) const VALUE: char = '\u{fffc}';
@@ -30,23 +30,23 @@ impl Act {
         }
     }
 
-    /// The words in their original order, with [`VALUE`] in place of everything that is not fixed.
+    /// Returns the words in their original order, with [`VALUE`] in place of everything that is not fixed.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The fixed words of the summary, if the policy has one.
+    /// Returns the fixed words of the summary; `None` if the policy has no summary for the tool.
     pub(crate) fn summary(&self) -> Option<&str> {
         self.summary.as_deref()
     }
 
-    /// Returns all words of the summary, including those that are shown only under a condition. If they are more than
-    /// the fixed words, the summary may describe more than a reply can repeat.
+    /// Returns all words of the summary, including those that are shown only under a condition; `None` if there is no
+    /// summary. If there are more of them than fixed words, the summary may describe more than a reply can repeat.
     pub(crate) fn every(&self) -> Option<&str> {
         self.every.as_deref()
     }
 
-    /// The title; without one, the words of the tool's name.
+    /// Returns the title; without one, the words of the tool's name.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }

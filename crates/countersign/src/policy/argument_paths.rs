@@ -1,8 +1,8 @@
 //! The paths that each argument may mean, for conditions that use a variable such as `paths.file_path`.
 //!
-//! Input: a call's arguments, and its working folder if that is known. Output: for each argument, the texts in it, each
-//! as written, resolved against the working folder, and with links followed. Not here: words within a text, because a
-//! word in a file's content is no path. Only the file names in a patch are read.
+//! Each text in an argument may be a path: as written, resolved against the working folder if that is known, and with
+//! links followed. Words within a longer text are not taken as paths, because a word in a file's content is none; only
+//! the file names in a patch are.
 
 use super::sensitive_paths;
 use crate::json::{Node, Tree};

@@ -1,6 +1,6 @@
 //! Listing of the policy's tools, for `policy check` and for pages.
 //!
-//! Not here: anything that influences a ruling.
+//! The listing is for display only: no ruling depends on it.
 
 use super::{Authority, Policy, Tool};
 use crate::effect::{Effect, Risk};
@@ -11,7 +11,7 @@ use crate::effect::{Effect, Risk};
 pub struct ToolListing<'p> {
     /// Tool name.
     pub tool: &'p str,
-    /// Title given in the policy.
+    /// Title given in the policy, if any.
     pub title: Option<&'p str>,
     /// Kind of change that the tool makes.
     pub effect: Effect,
@@ -19,9 +19,9 @@ pub struct ToolListing<'p> {
     pub risk: Risk,
     /// Condition under which a call is held. If absent, every call is held unless the tool's effect is `read`.
     pub hold: Option<&'p str>,
-    /// Whether a call is also held when an argument names a sensitive file or folder.
+    /// True if a call is also held when an argument names a sensitive file or folder.
     pub has_places: bool,
-    /// Condition under which a call is forbidden.
+    /// Condition under which a call is forbidden; `None` if there is none.
     pub deny: Option<&'p str>,
     /// Groups and people who may approve; if empty, nobody can.
     pub approvers: &'p [String],

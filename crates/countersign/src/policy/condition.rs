@@ -1,7 +1,8 @@
 //! A condition on a call's arguments, written in CEL.
 //!
-//! Input: an expression at load time, arguments at each call. Output: true, false, or why evaluation failed; on failure
-//! the policy holds the call. Without the feature `cel` no condition compiles, so a policy that has one is refused.
+//! An expression is compiled when the policy is loaded, and evaluated for the arguments of each call. If the evaluation
+//! fails, the policy holds the call. Without the feature `cel` no condition compiles, so a policy that has one is
+//! refused.
 
 #[cfg(not(feature = "cel"))]
 mod absent;
@@ -41,7 +42,8 @@ pub(super) struct BadCondition {
 /// Maximum number of arguments that [`deny_words`] names.
 const MOST_NAMED: usize = 4;
 
-/// Returns words for a `deny` condition that is true: the arguments that it is about, but not what it compares.
+/// Describes a `deny` condition that was met, for the agent: names the arguments that the condition uses, but not the
+/// values that it compares them with.
 pub(super) fn deny_words(source: &str) -> String {
     let names = arguments_in(source);
     match names.as_slice() {

@@ -1,8 +1,8 @@
 //! The policy: the operator's catalogue of tools, and the rules that hold calls for approval.
 //!
-//! Input: a tool's name and the exact bytes of its arguments. Output: a ruling (pass, hold or forbid).
-//! Not here: reading or reloading files (the policy text is passed in, and its hash is written to every event), and
-//! hints that tools give about themselves, which can never loosen a ruling.
+//! Given a tool's name and the exact bytes of its arguments, the policy rules: pass, hold or forbid. Its text is passed
+//! in, and its hash is written to every event; nothing here reads or reloads files. Hints that tools give about
+//! themselves never loosen a ruling.
 //!
 //! An unlisted tool, unreadable arguments or a failed condition is held. No setting, when left out, lets a call pass.
 
@@ -111,11 +111,11 @@ pub struct Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Channel {
-    /// How long an approval stays pending before it expires, unless its tool sets its own `ttl`.
+    /// How long an approval stays pending before it expires, unless its tool sets its own `ttl`. Default: 5 minutes.
     pub ttl: Duration,
-    /// Handling of a reply that is neither yes nor no.
+    /// Handling of a reply that is neither yes nor no. Default: [`OnOther::Cancel`].
     pub on_other: OnOther,
-    /// Handling of a filler such as "ok" when the call is destructive.
+    /// Handling of a filler such as "ok" when the call is destructive. Default: [`OnFiller::AskAgain`].
     pub on_filler: OnFiller,
 }
 
@@ -153,15 +153,17 @@ pub enum OnFiller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Agents {
-    /// Maximum number of pending approvals per agent and requester; `None` when the policy says `"unlimited"`.
+    /// Maximum number of pending approvals per agent and requester; `None` when the policy says `"unlimited"`. Default:
+    /// 20.
     pub most_pending: Option<usize>,
     /// Whether proposing the same calls again returns the pending approval; true when the policy sets `most_pending` to
-    /// a number.
+    /// a number. Default: false.
     pub joins: bool,
     /// New approvals allowed per agent, requester and minute, with a burst of half that number; `None` when the policy
-    /// says `"unlimited"`. Enforced by the gate's [`Pace`](crate::gate::Pace).
+    /// says `"unlimited"`. Default: 120. Enforced by the gate's [`Pace`](crate::gate::Pace).
     pub proposals_per_minute: Option<u32>,
-    /// How long an agent may not propose a denied call again, however it writes the same values.
+    /// How long an agent may not propose a denied call again, even if the same values are spelled differently. Default:
+    /// no such limit.
     pub cool_down: Option<Duration>,
 }
 
@@ -208,7 +210,7 @@ pub struct CallRequest<'a> {
     pub definition: Definition,
     /// Salt for the hashes of hidden values, so that a guessed value cannot be confirmed.
     pub salt: &'a [u8],
-    /// Result of the tool's `before` read (what the call would change); summary templates may use it.
+    /// Result of the tool's `before` read (what the call would change), if there was one; summary templates may use it.
     pub before: Option<&'a [u8]>,
     /// The folder that the host will run the call in, if known; relative paths begin there.
     pub working_folder: Option<&'a WorkingFolder>,
@@ -250,10 +252,10 @@ struct Tool {
     yes: Option<String>,
     no: Option<String>,
     hold: Option<Condition>,
-    /// Arguments that name files.
+    /// Arguments that name files; `None` if the tool's calls are not checked for sensitive places.
     places: Option<Places>,
     deny: Option<Condition>,
-    /// The operator's words for what `deny` forbids, told to the agent.
+    /// The operator's explanation of what `deny` forbids, which the agent gets.
     deny_reason: Option<String>,
     raise_risk: Option<Condition>,
     ttl: Option<Duration>,
@@ -321,7 +323,7 @@ impl Policy {
         self.sensitive.add(path);
     }
 
-    /// Hash of the policy text, as written to events.
+    /// Returns the hash of the policy text, as written to events.
     pub fn hash(&self) -> Hash {
         self.hash
     }
@@ -347,12 +349,12 @@ impl Policy {
         self.agents
     }
 
-    /// Warnings about a policy that is valid.
+    /// Returns warnings about a policy that is valid.
     pub fn notices(&self) -> &[Problem] {
         &self.notices
     }
 
-    /// Names of all listed tools, sorted.
+    /// Returns the names of all listed tools, sorted.
     pub fn tools(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -364,7 +366,7 @@ impl Policy {
         self.tools.contains_key(tool)
     }
 
-    /// Hash that the tool's definition must have, if the policy pins one.
+    /// Returns the hash that the tool's definition must have; `None` if the policy pins none.
     pub fn pin(&self, tool: &str) -> Option<Hash> {
         self.tools.get(tool)?.definition
     }
@@ -376,17 +378,19 @@ impl Policy {
         all.any(|(name, tool)| tool.definition.is_some() && is_its(name))
     }
 
-    /// Source of the condition under which calls of a tool are forbidden. For operators, not for agents.
+    /// Returns the source of the condition under which calls of a tool are forbidden; `None` if there is none. For
+    /// operators, not for agents.
     pub fn deny_condition(&self, tool: &str) -> Option<&str> {
         self.tools.get(tool)?.deny.as_ref().map(Condition::source)
     }
 
-    /// Title that the policy gives a tool.
+    /// Returns the title that the policy gives a tool; `None` if it gives none.
     pub fn title(&self, tool: &str) -> Option<&str> {
         self.tools.get(tool)?.title.as_deref()
     }
 
-    /// Words of a tool's title and summary that a reply may use to name the act; `None` for an unlisted tool.
+    /// Returns the words of a tool's title and summary that a reply may use to name the act; `None` for an unlisted
+    /// tool.
     #[cfg(feature = "reply")]
     pub fn act(&self, tool: &str) -> Option<&Act> {
         self.tools.get(tool).map(|tool| &tool.act)
@@ -535,8 +539,8 @@ impl Policy {
         }
     }
 
-    /// Paths of secret values in a stored call: those in its own terms plus those of this policy. If neither knows the
-    /// tool, everything is secret.
+    /// Returns the paths of secret values in a stored call: those in its own terms plus those of this policy. If
+    /// neither knows the tool, everything is secret.
     pub fn secrets_of(&self, call: &Call) -> Vec<SecretPath> {
         let listed = self.tools.get(call.tool.as_str()).map(|tool| &tool.secrets);
         match (&call.terms.secret, listed) {
@@ -553,7 +557,7 @@ impl Policy {
         }
     }
 
-    /// Returns a refusal if a call has more secret values than one card may have.
+    /// Returns a refusal if a call has more secret values than one card may have; `None` otherwise.
     pub(crate) fn too_many_secrets(&self, tool: &str, arguments: &[u8]) -> Option<Concealed> {
         too_many(&self.tools.get(tool)?.secrets, arguments)
     }
@@ -564,7 +568,7 @@ impl Policy {
         Secrecy::new(paths.unwrap_or_default(), &[], [arguments, result])
     }
 
-    /// Arguments as rows for a card, with secrets hidden.
+    /// Returns the arguments as rows for a card, with secrets hidden.
     pub fn table(&self, tool: &str, arguments: &[u8], salt: &[u8]) -> Vec<Row> {
         let secrets = self.tools.get(tool).map(|tool| tool.secrets.as_slice());
         table(arguments, secrets.unwrap_or_default(), salt)
@@ -613,8 +617,8 @@ impl Policy {
         Ok((undo.0.tool.clone(), undo.make(arguments, result)?))
     }
 
-    /// Returns why a call is forbidden, if it is. A `deny` condition that fails does not forbid the call but adds a
-    /// note, and a call with notes is held.
+    /// Returns why a call is forbidden; `None` if it is not. A `deny` condition that fails does not forbid the call but
+    /// adds a note, and a call with notes is held.
     fn forbidden(
         &self,
         tool: &Tool,
@@ -630,7 +634,7 @@ impl Policy {
         }
         let deny = tool.deny.as_ref()?;
         match deny.holds_for(arguments, origins, request.working_folder) {
-            // The condition's source is left out: to an agent, it would say how to get around the condition.
+            // The condition's source is left out, because it would show the agent how to get around the condition.
             Ok(true) => Some(format!(
                 "the policy forbids this call of `{name}`: {}\nhint: no one can approve it; propose something else",
                 tool.deny_reason
@@ -768,13 +772,13 @@ fn raise(tool: &Tool, draft: Draft, request: CallRequest<'_>, origins: &Origins)
     };
     match holds {
         Ok(false) => draft,
-        // The condition's source is left out: approvers need not know how it is written.
+        // The condition's source is left out, because approvers do not need it.
         Ok(true) => draft.raise("more risk than usual: the policy's condition for that was met".to_owned()),
         Err(reason) => draft.raise(format!("the `raise_risk` condition failed: {reason}")),
     }
 }
 
-/// Counts that conditions may use; `Unknown` if the person's messages are missing from the conversation.
+/// Returns the counts that conditions may use; `Unknown` if the person's messages are missing from the conversation.
 fn origins(provenance: Option<&Provenance>) -> Origins {
     match provenance.and_then(|provenance| Some((provenance.known_counts()?, provenance.vouched_by()))) {
         None => Origins::Unknown,

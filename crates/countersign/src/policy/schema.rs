@@ -75,7 +75,7 @@ fn to_json(tree: &Tree<'_>) -> Option<Value> {
     })
 }
 
-/// Converts a TOML table to JSON, for inline schemas.
+/// Converts a TOML table to JSON, for inline schemas; `None` if it contains numbers that JSON cannot represent.
 pub(super) fn table_to_json(table: &DeTable<'_>) -> Option<Value> {
     let mut fields = Map::new();
     for (key, value) in table.iter() {

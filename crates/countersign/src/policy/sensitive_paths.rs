@@ -1,7 +1,7 @@
 //! Sensitive places: files that no call may read without a person's approval.
 //!
-//! Input: a call's arguments, which of them name files, and the working folder if it is known. Output: why the call is
-//! held, or nothing.
+//! A call is checked by its arguments, the policy's list of those that name files, and the working folder if that is
+//! known. The result is the reason for holding the call, if there is one.
 //!
 //! One list applies to all tools; a policy can add entries but not remove any. Names are compared as written, with
 //! percent encoding removed, and resolved against the working folder. A link is known only if the host has followed it;
@@ -18,10 +18,10 @@ use crate::json::{Node, TopLevel, Tree};
 use crate::path_names::{self, ShellWords, percent_decoded};
 use crate::working_folder::{self, HOME, WorkingFolder};
 
-/// Built-in patterns of files and folders, in lower case, separated by blanks. `*` matches any characters within one
-/// path component. A pattern that begins with `/` is matched from the root, any other at every component of a path, so
-/// that a folder covers everything in it. In order: settings with passwords or tokens, our own files, keys, histories,
-/// system files, disks and memory.
+/// Built-in patterns of files and folders, in lower case, separated by whitespace. `*` matches any characters within
+/// one path component. A pattern that begins with `/` is matched from the root, any other at every component of a path,
+/// so that a folder covers everything in it. In order: settings with passwords or tokens, files of countersign itself,
+/// keys, histories, system files, disks and memory.
 const SENSITIVE: &str = "
     .env* *.env .npmrc .yarnrc* .pypirc .netrc _netrc .pgpass pgpass.conf .my.cnf .mylogin.cnf .git-credentials .htpasswd
     .s3cfg .boto .vault-token .dockercfg rclone.conf .docker/config.json .kube/config kubeconfig* .aws/credentials
@@ -51,8 +51,9 @@ const KEY_PAIRS: [&str; 6] = [
     "ssh_host_*_key*",
     "/etc/ssh/ssh_host_*",
 ];
-/// Folders above sensitive places, beside those that a pattern names itself (`.aws` of `.aws/credentials`). A path that
-/// ends at one of them is held, since a search there would read those.
+/// Folders that contain sensitive places, in addition to those that a pattern names itself (`.aws` in
+/// `.aws/credentials`). A call with a path that ends at one of them is held, because a search there would read the
+/// sensitive places.
 const FOLDERS: &str = "/ /home /home/* /users /users/* /root /etc /proc /proc/* ~ ~* $home ${home}";
 /// Names of the arguments in which tools of coding agents take the folder to search. Without such an argument they
 /// search the working folder.
@@ -63,7 +64,8 @@ const COMMANDS: [&str; 12] = [
 ];
 /// Maximum number of names that one argument may expand to; with more, the call is held.
 pub(super) const MOST_NAMES: usize = 256;
-/// Maximum number of levels of percent encoding that are resolved (`%252e` has two). A file URL with more is held.
+/// Maximum number of levels of percent encoding that are resolved (`%252e` has two). A call with a file URL that has
+/// more is held.
 const MOST_DECODED: usize = 4;
 
 /// Prefixes of groups in extended glob patterns, such as `+(a|b)`. A text with one of them is held without being
@@ -76,14 +78,14 @@ const UNREADABLE: &str = "a pattern that cannot be read for sure";
 #[derive(Debug)]
 pub(super) struct Sensitive(Vec<Pattern>);
 
-/// What a text names.
+/// The part of a text that makes a call sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found<'s> {
     /// A place that this pattern matches.
     Place(&'s str),
     /// A link to a place that this pattern matches.
     LinkTo(&'s str),
-    /// Something that cannot be compared, in words.
+    /// A name or pattern that cannot be compared, described in words.
     Unclear(&'static str),
 }
 
@@ -103,7 +105,7 @@ impl Found<'_> {
 #[derive(Debug)]
 struct Pattern {
     text: String,
-    /// Whether the pattern is one of [`SENSITIVE`]. Only such a pattern spares harmless names.
+    /// True if the pattern is one of [`SENSITIVE`]. Only such a pattern makes exceptions for harmless names.
     is_built_in: bool,
     is_rooted: bool,
     names: Vec<String>,
@@ -142,7 +144,7 @@ impl Sensitive {
         !names.is_empty() && !names.iter().all(|name| is_plain_wildcard(name))
     }
 
-    /// Returns what sensitive place the text names as a path, or by any path within it, if it does.
+    /// Returns the sensitive place that the text names, as a whole or by any path within it; `None` if it names none.
     fn named_in(&self, text: &str, start: &Start) -> Option<Found<'_>> {
         if text.contains('\0') {
             // Some programs end a name there.
@@ -183,8 +185,9 @@ impl Sensitive {
         })
     }
 
-    /// Returns the pattern that matches a path as it is written, or from the working folder. `is_all` says that the path
-    /// is the whole text: only then can it be a filter, and not a word of a command, which a shell would replace.
+    /// Returns the pattern that matches a path, as written or resolved against the working folder and the base folders.
+    /// `is_all` is true if the path is the whole text. Only then can it be a filter; otherwise it is a word of a
+    /// command, in which a shell would expand the wildcards.
     fn named_from(&self, path: &str, is_all: bool, start: &Start) -> Option<Found<'_>> {
         if path.split('/').any(has_unreadable_class) {
             return Some(Found::Unclear(UNREADABLE));
@@ -199,7 +202,8 @@ impl Sensitive {
             self.named_with(path, ending, start)
         };
         let from = |(folder, base): (&String, Option<&str>)| named(&format!("{folder}/{path}"), base);
-        // An argument that names a file is no folder, but its name may say that it is one (`file_path`).
+        // A base may be a file and not a folder: an argument whose name suggests a folder (`file_path`) may name a
+        // file.
         let bases = start.bases.iter().map(|base| (base, Ending::of(base).file));
         let folders = start.folders.iter().map(|folder| (folder, None)).chain(bases);
         let mut folders = folders.filter(|_| is_relative);
@@ -217,8 +221,8 @@ impl Sensitive {
         found.or_else(|| start.is_home(path).then_some("a home folder"))
     }
 
-    /// Returns the pattern that makes a whole folder sensitive. A folder that merely contains sensitive files does not
-    /// count.
+    /// Returns the pattern that makes a whole folder sensitive, or a description if the folder's name cannot be read;
+    /// `None` if the folder is not sensitive. A folder that merely contains sensitive files does not count.
     fn covers(&self, folder: &str) -> Option<&str> {
         if folder.contains(working_folder::UNREADABLE) {
             return Some("a name that is not UTF-8");
@@ -262,12 +266,13 @@ impl Sensitive {
     }
 }
 
-/// Names in a path that may be those of files.
+/// Components of a path that may be names of files.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ending<'p> {
-    /// The last name; `None` if the path ends with a slash, `.` or `..`, so that it can only be a folder.
+    /// The last component; `None` if the path ends with a slash, `.` or `..`, so that it can only be a folder.
     file: Option<&'p str>,
-    /// The last name of the other argument that the path was put behind, if it was.
+    /// Last component of the argument that the path is resolved against; `None` if the path is taken as written or from
+    /// the working folder.
     base: Option<&'p str>,
     /// Whether the path may be a filter.
     is_filter: bool,
@@ -341,8 +346,8 @@ impl Pattern {
         }
     }
 
-    /// Returns true if a file of this name holds no secret, although the pattern matches. A name with wildcards or
-    /// unusual characters never does.
+    /// Returns true if a file of this name holds no secret, although the pattern matches. Always false for a name with
+    /// wildcards or unusual characters.
     fn spares(&self, name: &str) -> bool {
         let is_usual = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let is_public_key = || name.ends_with(".pub") && name.chars().all(is_usual);
@@ -369,7 +374,7 @@ struct Start {
     bases: Vec<String>,
     /// Links: the path as an argument names it, and its target in lower case.
     links: Vec<(String, String)>,
-    /// The home folder, if the host says that it is in an unusual place.
+    /// The home folder, if the host reported one in an unusual location.
     home: Option<String>,
 }
 
@@ -444,7 +449,8 @@ impl Places {
         places
     }
 
-    /// Returns why the call is held, if it is.
+    /// Returns the reason for holding the call; `None` if no argument names a sensitive place and all arguments can be
+    /// read with certainty.
     pub(super) fn why(
         &self,
         arguments: &Tree<'_>,
@@ -478,7 +484,8 @@ impl Places {
             ));
         }
         members.iter().find_map(|(key, value)| {
-            // Some tools ignore the case of names. An exception is only for the name as it is written.
+            // Some tools ignore the case of argument names. An exception holds only for the name as it is written in
+            // the policy.
             let is_named = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(key));
             let is_place = self.all || is_named(&self.required) || is_named(&self.optional);
             if !is_place || self.except.iter().any(|name| name == key) {
@@ -563,7 +570,8 @@ fn is_too_long(key: &str, value: &Tree<'_>) -> bool {
     is_long(key) || any_text(value, &is_long)
 }
 
-/// Returns the first sensitive place that a string within `value`, or the name of a member, names.
+/// Returns the first sensitive place that a string within `value`, or the name of a member, names; `None` if there is
+/// none.
 fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option<Found<'s>> {
     match &value.node {
         Node::String(text) => sensitive.named_in(text, start),
@@ -633,7 +641,8 @@ fn readings(text: &str) -> Option<Vec<String>> {
 /// Scheme of a URL that names a file.
 const FILE_URL: &str = "file:";
 
-/// Replaces the beginning of each file URL, up to its path, by a blank. URL parsers drop tabs and line breaks.
+/// Replaces the beginning of each file URL, up to its path, with a space. Tabs and line breaks are removed, as URL
+/// parsers do.
 fn without_hosts(text: &str) -> String {
     let text = text.replace(['\t', '\n', '\r'], "");
     let mut parts = text.split(FILE_URL);
@@ -648,7 +657,7 @@ fn without_hosts(text: &str) -> String {
     paths
 }
 
-/// Returns the folder of [`FOLDERS`] that a path ends at, ignoring trailing wildcards.
+/// Returns the folder of [`FOLDERS`] that a path ends at, ignoring trailing wildcards; `None` if it ends at none.
 fn folder(path: &[&str], is_rooted: bool) -> Option<&'static str> {
     let path = without_wildcards(path);
     let is_it = |folder: &&str| {
@@ -692,7 +701,7 @@ mod tests {
         sensitive.named_in(text, &Start::new(folder)).is_some()
     }
 
-    /// Splits test input at line ends and double blanks.
+    /// Splits test input at line ends and double spaces.
     fn texts(text: &str) -> impl Iterator<Item = &str> {
         let texts = text.split('\n').flat_map(|line| line.split("  "));
         texts.map(str::trim).filter(|text| !text.is_empty())
@@ -832,7 +841,7 @@ mod tests {
         check("/home/ana/p", ".", false);
         check("/home/ana/.ssh", "config", true);
         check("/home/ana/p", "src/main.rs", false);
-        // The host's word makes no ruling milder.
+        // A working folder reported by the host never makes a ruling milder.
         check("/a/b/c/d/e/f/g", "../../../../etc/shadow", true);
     }
 

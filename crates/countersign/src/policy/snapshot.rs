@@ -1,8 +1,7 @@
 //! The `before` read: a call that shows what another call would change.
 //!
-//! Input: the template from the policy, and the call's argument bytes. Output: a call of a read-only tool, in which
-//! values copied from the arguments keep their bytes.
-//! Not here: running it; see `gate/snapshots.rs`.
+//! The call is built from the policy's template and the argument bytes of the other call. It calls a read-only tool,
+//! and values copied from the arguments keep their bytes. `gate/snapshots.rs` runs it.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -19,7 +18,7 @@ use crate::json::TopLevel;
 pub(super) struct Before(pub(super) CallTemplate);
 
 impl Before {
-    /// Parses `before = { tool, arguments }`; reports mistakes to the reader.
+    /// Parses `before = { tool, arguments }`. Returns `None` and reports the mistakes to the reader if it is not valid.
     pub(super) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Option<Before> {
         CallTemplate::read(reader, "before", value, &["args"]).map(Before)
     }

@@ -1,7 +1,7 @@
 //! Templates for the arguments of a related call: an `undo` or a `before` read.
 //!
-//! Input: a table of the policy, and later the values that its templates refer to. Output: one JSON object.
-//! Not here: escaping for display; the values are for a tool.
+//! A template is a table of the policy. Rendered with the values that it refers to, it becomes one JSON object. Nothing
+//! is escaped for display, because the object is passed to a tool.
 
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
@@ -46,7 +46,8 @@ pub(super) struct RenderError {
 }
 
 impl CallTemplate {
-    /// Parses `KEY = { tool, arguments }`, whose templates may use `variables`; reports mistakes to the reader.
+    /// Parses `KEY = { tool, arguments }`, whose templates may use `variables`. Returns `None` and reports the mistakes
+    /// to the reader if it is not valid.
     pub(super) fn read(
         reader: &mut Reader<'_>,
         key: &str,
@@ -179,8 +180,8 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
     is_name.then(|| text.split_at_checked(end)).flatten()
 }
 
-/// Template environment for data: nothing is escaped, and rendering a value that is neither text, number nor boolean
-/// fails.
+/// Creates the template environment for data: nothing is escaped, and rendering a value that is neither text, number
+/// nor boolean fails.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);

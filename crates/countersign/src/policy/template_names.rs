@@ -1,8 +1,7 @@
-//! Unknown filters and tests in a template.
+//! Finds the filters and tests in a template that do not exist, with their offsets.
 //!
-//! Input: the text of a template. Output: the names of filters and tests that do not exist, with their offsets. The
-//! template engine reports these only when it renders, that is when a person is about to be asked.
-//! Not here: variables; see `template`.
+//! The template engine reports an unknown name only when it renders, that is when a person is about to be asked. Names
+//! of variables are checked in `template`.
 
 use minijinja::{Environment, ErrorKind};
 
@@ -128,7 +127,8 @@ fn named_in(offset: usize, code: &str, is_block: bool) -> Vec<UnknownName> {
     found
 }
 
-/// Splits code into names and single other characters, without blanks and strings.
+/// Splits code into names and single other characters, each with its offset. Whitespace is skipped, and a string
+/// literal becomes `""`.
 fn tokens(code: &str) -> Vec<(usize, &str)> {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     let mut tokens = Vec::new();

@@ -1,7 +1,7 @@
 //! The terms of a held call: how it is shown to people, and what approving it requires.
 //!
-//! Input: a [`Draft`], whose risk may still be raised. Output: [`Terms`], whose risk is final.
-//! Not here: a way to raise the risk of finished terms. Authority is derived from the final risk, in one place.
+//! The risk of a [`Draft`] may still be raised; that of finished [`Terms`] is final. The authority is derived from the
+//! final risk, when a draft is finished.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::effect::{Effect, Risk};
 use crate::secrecy::Secrecy;
 use crate::summary::SecretPath;
 
-/// How a held call is shown to people, what approving it requires, and how it runs once approved.
+/// Terms of a held call: how it is shown to people, what approving it requires, and how it runs once approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Terms {
@@ -23,9 +23,9 @@ pub struct Terms {
     pub stakes: RiskAndAuthority,
     /// Summary sentence that a person checks; escaped for display.
     pub summary: String,
-    /// Label of the approve button.
+    /// Label of the approve button; `None` for the default label.
     pub yes: Option<String>,
-    /// Label of the deny button.
+    /// Label of the deny button; `None` for the default label.
     pub no: Option<String>,
     /// How long the approval stays pending before it expires.
     pub ttl: Duration,
@@ -39,7 +39,7 @@ pub struct Terms {
     pub on_failure: OnFailure,
     /// Whether the policy declares an undo for the call.
     pub undo: Undoable,
-    /// Reasons for holding the call that are not obvious; escaped for display.
+    /// Further facts about why the call is held, such as a condition that failed; escaped for display.
     pub notes: Vec<String>,
     /// Paths of arguments that are never shown; `None` for a call stored by an older version that did not record them.
     /// Stored separately; see `store/record.rs`.
@@ -94,7 +94,9 @@ pub struct RiskAndAuthority {
 }
 
 impl RiskAndAuthority {
-    /// INVARIANT: the only place where a call's authority is derived from its risk.
+    /// Derives a call's authority from its risk.
+    ///
+    /// INVARIANT: this happens nowhere else.
     fn of(risk: Risk, overrides: AuthorityOverrides, surfaces: MinimumAssurances) -> RiskAndAuthority {
         RiskAndAuthority {
             risk,

@@ -452,7 +452,7 @@ fn undo_keeps_types_and_bytes() {
         let template = r#"{ id = "c/{{ result.n[0]['a-b'] }}/{{result.n[0]['a-b']}}" }"#;
         check_undo(template, "{}", &document, Ok(&embedded));
     }
-    // A computed number is written anew, not copied.
+    // A computed number is formatted again, not copied.
     check_undo(
         "{ id = '{{ args.a * 2 }}' }",
         r#"{"a":1.50}"#,

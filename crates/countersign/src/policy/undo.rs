@@ -1,8 +1,7 @@
 //! The undo of a call: another tool, with arguments built from this call's arguments and result.
 //!
-//! Input: the template from the policy, the call's arguments and its result, as bytes. Output: a new call, to be
-//! proposed and decided like any other.
-//! Not here: rendering the arguments; see `template`.
+//! The undo is built from the policy's template, and the call's arguments and result, as bytes. It becomes a new call,
+//! to be proposed and decided like any other. The arguments are rendered in `template`.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -58,9 +57,9 @@ impl Policy {
         undo.map(|undo| undo.0.sources()).unwrap_or_default()
     }
 
-    /// Provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a value taken
-    /// from the call's arguments keeps the mark that it has in the call. `None` if the call has no marks to keep: the
-    /// undo's values are then those of a call that was not traced either.
+    /// Returns the provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a
+    /// value taken from the call's arguments keeps the mark that it has in the call. `None` if the call has no marks to
+    /// keep: the undo's values are then those of a call that was not traced either.
     pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Option<Provenance> {
         let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {
@@ -133,7 +132,7 @@ fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
 }
 
 impl Undo {
-    /// Parses `undo = { tool, arguments }`; reports mistakes to the reader.
+    /// Parses `undo = { tool, arguments }`. Returns `None` and reports the mistakes to the reader if it is not valid.
     pub(super) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Option<Undo> {
         CallTemplate::read(reader, "undo", value, &["args", "result"]).map(Undo)
     }

@@ -1,8 +1,8 @@
 //! Compares components of paths that may contain wildcards, classes and braces.
 //!
-//! Input: a component of a pattern for sensitive files, in which only `*` is special, and a component of a path that a
-//! call names. Output: whether both could mean the same file. Syntax that tools interpret differently counts as a match
-//! or is reported as unreadable.
+//! A component of a pattern for sensitive files, in which only `*` is special, is compared with a component of a path
+//! that a call names. The question is whether both could mean the same file. Syntax that tools interpret differently
+//! counts as a match or is reported as unreadable.
 
 use std::borrow::Cow;
 

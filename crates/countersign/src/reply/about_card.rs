@@ -1,8 +1,8 @@
-//! Tells whether a reply that decides nothing is still about the card: a question, a correction, a request to wait.
+//! Determines whether a reply that decides nothing is still about the card: a question, a correction, a request to
+//! wait.
 //!
-//! Input: the offer, the text with the reason for its reading, and the words of the card. Output: true if the card should
-//! stay pending while the agent answers, even if other messages cancel it.
-//! Not here: approving. The result lets no call run, so the words of the card, which an agent writes, may count here.
+//! If it is, the card stays pending while the agent answers, even if other messages cancel it. This result lets no call
+//! run, so it may depend on the words of the card, part of which an agent writes.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,13 @@ const STEM: usize = 4;
 /// Maximum number of letters in which two forms of one word differ at their end.
 const ENDING: usize = 3;
 
-/// Words that begin a question without a question mark.
+/// Words that begin a question even without a question mark.
 const QUESTION: &[&str] = &[
     "what", "whats", "which", "who", "whose", "whom", "why", "how", "where", "when", "qué", "cuál", "cuáles",
     "quién", "cuántos",
 ];
-/// Words that say nothing about a subject of their own. A question made of these and of words of the card is about the
-/// card. Verbs that ask for something else ("show", "find", "list") are left out on purpose.
+/// Words without a subject of their own. A question made of these and of words of the card is about the card. Verbs
+/// that ask for something else ("show", "find", "list") are left out on purpose.
 const SMALL: &[&str] = &[
     "a",
     "about",
@@ -227,7 +227,7 @@ const WAIT: &[&[&str]] = &[
     &["aspetta"],
     &["um", "momento"],
 ];
-/// Beginnings that correct something whatever follows.
+/// Beginnings of a correction, whatever follows.
 const CORRECTION: &[&[&str]] = &[
     &["make", "it"],
     &["make", "that"],
@@ -252,7 +252,7 @@ const CORRECTION: &[&[&str]] = &[
     &["todo", "menos"],
     &["alle", "ausser"],
 ];
-/// Beginnings that correct something if a word of the card or a number follows.
+/// Beginnings of a correction if a word of the card or a number follows.
 const CORRECTION_OF: &[&str] = &[
     "change", "correct", "drop", "except", "fix", "instead", "just", "make", "not", "only", "rather",
     "remove", "rename", "replace", "set", "skip", "use", "with", "without", "cambia", "solo", "sin",
@@ -333,7 +333,7 @@ pub(crate) fn is_about_card(
         || begins_with_yes(offer, text, language)
 }
 
-/// Returns true if the reply begins with a no and goes on: "no, make it 50".
+/// Returns true if the reply begins with a no and continues: "no, make it 50".
 pub(crate) fn begins_with_no(offer: &Offer<'_>, text: &str, language: Option<&str>) -> bool {
     beginning(text).is_some_and(|head| interpret(offer, head, language).reading == Reading::No)
 }
@@ -370,7 +370,7 @@ fn corrects(words: &[&str], card: &CardWords) -> bool {
     }
 }
 
-/// Returns true if the reply begins with a yes and goes on: "yes, but her email is …". Such a reply approves nothing.
+/// Returns true if the reply begins with a yes and continues: "yes, but her email is …". Such a reply approves nothing.
 fn begins_with_yes(offer: &Offer<'_>, text: &str, language: Option<&str>) -> bool {
     let is_yes = |head: &str| {
         let Interpreted { reading, why } = interpret(offer, head, language);
@@ -379,7 +379,7 @@ fn begins_with_yes(offer: &Offer<'_>, text: &str, language: Option<&str>) -> boo
     beginning(text).is_some_and(is_yes)
 }
 
-/// Returns the text before its first comma, other mark or joining word; `None` if nothing stands before or after it.
+/// Returns the text before its first comma, other mark or joining word; `None` if there is no text before or after it.
 fn beginning(text: &str) -> Option<&str> {
     let text = text.trim();
     let at_mark = text.find([',', ';', ':', '.', '!', '–', '—', '\n', '，', '、', '。']);

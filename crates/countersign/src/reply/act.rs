@@ -1,7 +1,7 @@
 //! The words of a card that name its act, and where a reply may use them.
 //!
-//! Input: the offer of a card, and a reply from some word on. Output: how many of the reply's words name the act. Not
-//! here: yeses; see `card.rs`.
+//! Given a reply from some word on, this module counts the words that name the act of the card. Words that mean yes are
+//! handled in `card.rs`.
 //!
 //! A word names the act only in the right position: in the summary "Undo the delete of …", "delete" is not the act but
 //! what is undone. The verb is the first word of the label or the summary, or the last word in languages that put the
@@ -54,14 +54,14 @@ pub(super) struct ActWords {
     pub(super) has_unclear_label: bool,
     /// True if the operator's approving label is the act's verb and nothing else, so that "delete it" repeats it.
     pub(super) has_verb_label: bool,
-    /// True if the noun after the act's verb may be the noun of another act ("Transfer limit"), so that the verb without
-    /// its object may mean the opposite.
+    /// True if the noun after the act's verb may be the noun of another act ("Transfer limit"), so that the verb
+    /// without its object may mean the opposite.
     pub(super) is_object_unclear: bool,
     /// True if the act is more than its verb and object, so that repeating these two is not enough.
     is_more: bool,
 }
 
-/// One way in which the card words its act.
+/// One of the texts by which the card names its act: the label, the summary or the title.
 #[derive(Clone, Debug, Default)]
 struct Name {
     /// All fixed words, in order.
@@ -460,8 +460,8 @@ impl<'a> NameReader<'a> {
         lists.any(|list| list.contains(one) && list.contains(other))
     }
 
-    /// Returns true if a reply with this verb can only mean the card's act: the verb is a listed one, and it does not also
-    /// say what to do with the card itself, as "change" does.
+    /// Returns true if a reply with this verb can only mean the card's act: the verb is a listed one, and it does not
+    /// also say what to do with the card itself, as "change" does.
     fn is_clear(&self, verb: &Phrase) -> bool {
         let is_listed = |phrases: &Phrases| {
             let mut listed = phrases.same.iter().flatten().chain(&phrases.familiar);
@@ -662,9 +662,9 @@ impl<'a> NameReader<'a> {
         Some(name)
     }
 
-    /// Returns true if a noun directly after the verb may be the noun of another act: "Transfer limit" transfers nothing.
-    /// In English, plurals and listed nouns are things. In Romance languages, a noun is one after an infinitive; other
-    /// forms of the verb may be nouns themselves ("Paga reducida").
+    /// Returns true if a noun directly after the verb may be the noun of another act: "Transfer limit" transfers
+    /// nothing. In English, plurals and listed nouns are certainly things. In Romance languages, a noun after an
+    /// infinitive is a thing; other forms of the verb may be nouns themselves ("Paga reducida").
     fn is_object_unclear(&self, verb: &str, object: &[String]) -> bool {
         const INFINITIVES: [&str; 8] = ["ar", "er", "ir", "are", "ere", "ire", "re", "oir"];
         let Some(last) = object.last() else {

@@ -1,13 +1,13 @@
 //! Decides whether a reply that reads as a yes is plain enough to approve a card.
 //!
-//! Input: a reply that the larger tables read as a yes, and the card's offer. Output: whether the reply may approve the
-//! card. Not here: prompts of other programs, which have no act; and refusals, which need not be this plain.
+//! The reply has been read as a yes with the language tables (`tables/english.txt` and the like). Prompts of other
+//! programs have no act, and refusals need not be this plain, so neither is checked here.
 //!
-//! The larger tables know answers to all kinds of questions, so they accept replies that must not approve a card: "does
-//! it delete my contact" repeats the offer, and "Rob" is a Polish word. A card is approved only if every word also
-//! belongs to a phrase of `tables/cards.txt` or to the name of the act. A card in a known language accepts phrases of
-//! that language and a few English words, because a word that is a yes in a third language often means something else.
-//! After any other reply the person is asked again.
+//! The language tables know answers to all kinds of questions, so they accept replies that must not approve a card:
+//! "does it delete my contact" repeats the offer, and "Rob" is a Polish word. A card is approved only if every word
+//! also belongs to a phrase of `tables/cards.txt` or to the name of the act. A card in a known language accepts phrases
+//! of that language and a few English words, because a word that is a yes in a third language often means something
+//! else. After any other reply the person is asked again.
 
 use super::act::{ActWords, longest};
 use super::cover::{Needs, PLAIN, is_covered, is_yes_of_another};
@@ -443,8 +443,8 @@ pub(super) fn is_condition(reply: &[&str]) -> bool {
     reply.contains(&"si") && !reply.iter().all(is_plain)
 }
 
-// Returns true if a reply may approve although the larger tables do not know all of its words: it names the act, or its
-// language is not English.
+/// Returns true if a reply may approve although the language tables do not know all of its words: it names the act, or
+/// its language is not English.
 pub(super) fn may_be_unknown(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
     let tag = said.or(offer.language()).unwrap_or("en");
     let reply: Vec<&str> = words.iter().collect();

@@ -1,7 +1,7 @@
 //! Decides whether the phrases of a language and the name of the act cover a whole reply.
 //!
-//! Input: the words of a reply, the listed phrases, the act, and what the card needs. Output: whether some reading of
-//! all words approves. Not here: the choice of languages and labels, which `card.rs` makes.
+//! A reply is covered if its words can be divided into listed phrases and names of the act, and the combination
+//! approves under the requirements of the card. `card.rs` chooses the languages and labels.
 
 use super::act::{ActWords, Named};
 use super::card::{has_particle, is_condition};
@@ -175,7 +175,7 @@ pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, ne
     reached.last().into_iter().flatten().any(|held| approves(*held))
 }
 
-/// Returns true if words of these kinds may follow what was said so far. The act is named at most once. Words after a
+/// Returns true if words of these kinds may follow the words read so far. The act is named at most once. Words after a
 /// verb without an object may be its object ("send thanks", "tell him yes"), and praise before such a verb makes it a
 /// noun ("great post").
 fn may_follow(held: u32, adds: u32) -> bool {

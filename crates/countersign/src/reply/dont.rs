@@ -1,7 +1,7 @@
 //! Refusals that name the act: "don't delete it", "nicht löschen", "no borres".
 //!
-//! Input: a reply that the larger tables do not understand, and the card's offer. Output: whether the reply refuses the
-//! act. Not here: plain noes, which the larger tables know.
+//! Such a reply is one that the language tables do not understand. They know the plain noes, which are not handled
+//! here.
 //!
 //! Every word has to be a negation, a form of the act's verb, its object, or a courtesy. So "don't only delete it" and
 //! "no, delete it" refuse nothing.

@@ -1,6 +1,6 @@
 //! Echoes: words of the offer that a reply repeats.
 //!
-//! Input: the offer, and a reply from some word on. Output: how far the reply only repeats the offer.
+//! Given a reply from some word on, this module finds how far the reply only repeats the offer.
 //!
 //! A refusing word is an echo only if it names the act that was offered: "yes, cancel it" repeats "Cancel the order?",
 //! but not the words "or "no" to cancel" of another question.
@@ -18,7 +18,7 @@ use super::lexicon::Word;
 use super::offer::{Offer, OfferWords};
 use super::word::{Words, split};
 
-/// An offer with more words is not compared with the reply.
+/// Maximum number of words in an offer that is compared with the reply; a longer offer is not compared.
 const MOST_OFFERED: usize = 2048;
 
 /// Words in an offer that leave a choice open.
@@ -82,8 +82,8 @@ impl<'a> OfferVocabulary<'a> {
         })
     }
 
-    /// Returns the id of the offered word at `place`. Ids are looked up on first use, because most replies do not need
-    /// them.
+    /// Returns the id of the offered word at `place`; `None` if no table has the word. Ids are looked up on first use,
+    /// because most replies do not need them.
     fn id(&self, place: usize) -> Option<Word> {
         let ids = self.ids.get_or_init(|| {
             let words = self.offered.iter();
@@ -121,8 +121,8 @@ impl<'a> OfferVocabulary<'a> {
         said_word.get(..usize::from(*said)) == offered_word.get(..usize::from(*offered))
     }
 
-    /// Returns which side of an offered pair such as `y/n` the word is: true for the first, false for the second. Only
-    /// known pairs of yes and no count, not any two words with a slash in between.
+    /// Returns which side of an offered pair such as `y/n` the word is: true for the first, false for the second,
+    /// `None` if it is neither. Only known pairs of yes and no count, not any two words with a slash in between.
     pub(super) fn side_of(&self, word: &str) -> Option<bool> {
         if self.head != Head::Any {
             return None;
@@ -368,8 +368,8 @@ impl Echo<'_> {
     }
 
     /// Returns the place of the act's object where the offer names it before the act: "play the movie" repeats "shall
-    /// the movie be played?". Only one object is looked for, because the order of two would matter; numbers and list
-    /// items are excluded.
+    /// the movie be played?". `None` if there is no such place. Only one object is looked for, because the order of two
+    /// would matter; numbers and list items are excluded.
     fn object_before(&self, at: usize, id: Option<Word>) -> Option<usize> {
         if !self.begins_with_act || self.content > 1 || is_number(self.offer.reply.get(at)) {
             return None;

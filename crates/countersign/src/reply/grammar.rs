@@ -1,7 +1,7 @@
 //! Compiles a language's table of word patterns into one automaton.
 //!
-//! Input: the text of a table. Output: an automaton that is fed words and reports which kinds of piece end after each.
-//! Not here: what the kinds mean together; see `kind.rs`.
+//! The automaton is fed the words of a reply one by one, and reports which kinds of piece end after each. `kind.rs`
+//! determines what a sequence of kinds means.
 //!
 //! A table has classes (`name = a | b c`) and sections (`[yes]`) of patterns, one per line. A pattern is a sequence of
 //! words, classes (`<name>`) and groups (`(a | b c)`), each of which may be followed by `?`, `*` or `+`.

@@ -1,6 +1,6 @@
-//! The kinds of piece that a reply is made of, and what they add up to.
+//! The kinds of piece that a reply consists of, and the meaning of a sequence of pieces.
 //!
-//! Input: pieces in the order in which they were said. Output: the state of the reply. The whole rule is one table,
+//! The pieces are read in order, and each one changes the state of the reply. The whole rule is one table,
 //! [`ReplyState::after`]. If one piece does not fit the state before it, the whole reply is not understood.
 
 /// Role of one piece of a reply.
@@ -30,7 +30,7 @@ pub enum PieceKind {
     Enough,
     /// May follow a no, and changes nothing about it: "for now", "I was just looking".
     Aside,
-    /// Has a meaning only after a yes or a filler: "confirm it".
+    /// Has a meaning only if a yes or a filler precedes it: "confirm it".
     After,
     /// Looks like a yes but is none: irony, a shrug, a request to be told something.
     Doubt,

@@ -37,7 +37,7 @@ const LOCALES: &str = include_str!("tables/locales.tsv");
 static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables::build().unwrap_or_default());
 
 /// Returns all languages. A mistake in a table would leave none, so that every reply reads as `Other`; a test builds
-/// them to find it.
+/// the tables to detect that.
 pub(super) fn tables() -> &'static Tables {
     &TABLES
 }

@@ -63,7 +63,8 @@ fn base(c: char) -> char {
     }
 }
 
-/// A map with a fast hash. All keys come from our own tables, so nobody can force collisions.
+/// A map with a fast hash. All keys come from tables that are compiled into the program, so nobody can force
+/// collisions.
 pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<QuickHasher>>;
 
 /// Multiplies and rotates, eight bytes at a time.

@@ -1,8 +1,8 @@
 //! The offer: the labels and words that a reply is read against.
 //!
-//! Input: the labels of a card's two buttons and the act's own words, all written by the operator or by us. Output: an
-//! [`Offer`]. Not here: the text of the card. Part of it comes from an agent, and our own sentences ("or "no" to
-//! cancel") are not words to repeat either.
+//! An [`Offer`] of a card consists of the labels of its two buttons and the act's own words, all written by the
+//! operator or by this program. The text of the card is not part of it: some of that text comes from an agent, and the
+//! program's own sentences ("or "no" to cancel") are not words to repeat either.
 //!
 //! A prompt of another program has no such structure. [`Bare`] holds its whole text.
 
@@ -47,9 +47,9 @@ impl Default for OfferWords<'_> {
 pub struct Bare<'a> {
     /// Text that the person saw.
     pub text: &'a str,
-    /// Label of the approving button.
+    /// Label of the approving button, if there is one.
     pub yes: Option<&'a str>,
-    /// Label of the denying button.
+    /// Label of the denying button, if there is one.
     pub no: Option<&'a str>,
     /// True if a filler such as "ok" is not enough to approve.
     pub needs_yes: bool,
@@ -72,7 +72,8 @@ impl<'a> From<Bare<'a>> for Offer<'a> {
 }
 
 impl Offer<'_> {
-    /// Returns the offer of an approval's card, labelled from the policy or else with these sentences.
+    /// Returns the offer of an approval's card. The labels come from the policy if all calls share them, otherwise from
+    /// `sentences`. `numbered` is the number of calls that the card numbers; 0 if it numbers none.
     ///
     /// INVARIANT: nothing in the offer comes from arguments, claims or results; a test proposes hostile ones and
     /// compares.
@@ -137,7 +138,7 @@ impl Offer<'_> {
         self.needs_yes
     }
 
-    /// Returns true for one of our cards, false for another program's prompt.
+    /// Returns true for a card of this program, false for a prompt of another program.
     pub(super) fn is_card(&self) -> bool {
         matches!(self.words, OfferWords::Act { .. })
     }

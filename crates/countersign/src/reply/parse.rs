@@ -1,7 +1,7 @@
 //! Splits a reply, from its first word to its last, into known pieces.
 //!
-//! Input: the words of a reply, one language, and the offer. Output: the states in which a reading of the whole reply
-//! can end, and the pieces of such a reading. Not here: verdicts; see `reply.rs`.
+//! A reply may be split in several ways. The parse keeps the states in which a reading of the whole reply can end, and
+//! the pieces of one reading for each. `reply.rs` derives the verdict from them.
 
 use super::echo::{OfferVocabulary, echoes};
 use super::kind::{PieceKind, ReplyState};
@@ -33,7 +33,7 @@ pub(super) struct Parse {
     /// For each word boundary, the states reached there, one bit each.
     reached: [u16; MOST_WORDS + 1],
     steps: Vec<[Step; ReplyState::ALL.len()]>,
-    /// True if some beginning of the reply that could be read is followed by a doubt, whatever comes after it.
+    /// True if a readable beginning of the reply is followed by a doubt, whatever comes after it.
     pub(super) is_doubtful: bool,
     /// Furthest word boundary that any reading reached.
     pub(super) furthest: usize,
@@ -42,7 +42,8 @@ pub(super) struct Parse {
 }
 
 impl Parse {
-    /// Reads `words`, in which `None` is a word that no table knows.
+    /// Creates all readings of `words`, in which `None` is a word that no table knows. `labels` are button labels in
+    /// the reply, each with its kind, start and end.
     pub(super) fn of(
         words: &[Option<Word>],
         language: &Language,

@@ -1,8 +1,7 @@
 //! Reads replies that grant some calls of a numbered card: "all but the third", "only 1 and 3".
 //!
-//! Input: the words of a reply, and the number of calls on the card. Output: the granted calls, or nothing. Not here:
-//! guesses. Every word has to belong to the grammar and every number to the card. A bare number that may be a count
-//! ("only 2") grants nothing.
+//! Nothing is guessed: every word has to belong to the grammar, and every number to the card. A bare number that may be
+//! a count ("only 2") grants nothing.
 
 use super::word::Words;
 
@@ -97,7 +96,7 @@ const BUT: [&str; 11] = [
     "tranne",
     "behalve",
 ];
-/// Words that exclude what follows only after "all" or before a "not".
+/// Words that, only after "all" or before a "not", exclude what follows them.
 const WEAK_BUT: [&str; 5] = ["but", "pero", "aber", "mais", "mas"];
 const NOT: [&str; 5] = ["not", "no", "nicht", "pas", "não"];
 const AND: [&str; 8] = ["and", "y", "e", "und", "et", "&", "plus", "also"];
@@ -284,8 +283,9 @@ impl ListParser<'_> {
         while self.at < self.words.len() && self.take(list) {}
     }
 
-    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve". Also returns true if this
-    /// part is just a yes, because "yes, first" may go on with something else.
+    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve"; `None` if the reply begins
+    /// differently. Also returns true if this part is just a yes, because "yes, first" may continue with something
+    /// else.
     fn beginning(&mut self) -> Option<(Takes, bool)> {
         self.skip(&COURTESY);
         let says_yes = self.take(&YES);
@@ -319,9 +319,9 @@ impl ListParser<'_> {
         Some((Takes::Only, is_short))
     }
 
-    /// Reads the numbers. Each must be on the card, occur once, and be separated from the next by a comma or an "and".
-    /// Also returns true if at least one of them is clearly a position; if the beginning was just a yes, an ordinal is
-    /// one only with an article.
+    /// Reads the numbers; `None` if they do not form a list. Each must be on the card, occur once, and be separated
+    /// from the next by a comma or an "and". Also returns true if at least one of them is clearly a position; if the
+    /// beginning was just a yes, an ordinal is one only with an article.
     fn list(&mut self, is_short: bool) -> Option<(Vec<Listed>, bool)> {
         let mut found: Vec<Listed> = Vec::new();
         let mut is_named = false;

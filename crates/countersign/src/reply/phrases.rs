@@ -1,7 +1,7 @@
 //! The phrases with which people answer cards, read from `tables/cards.txt`.
 //!
-//! Input: the text of the table. Output: lists of phrases for each language. Not here: what a reply made of them means;
-//! see `card.rs`, and `act.rs` for words that name the act.
+//! Each language has lists of phrases. `card.rs` determines what a reply made of them means, and `act.rs` finds the
+//! words that name the act.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ pub(super) type Phrase = Vec<String>;
 #[derive(Default)]
 pub(super) struct Phrases {
     pub(super) yes: Vec<Phrase>,
-    /// Like `yes`, but not for an act that refuses or is not known: "correct" may refer to what the act objects to.
+    /// Like `yes`, but not for an act that refuses or is unknown: "correct" may refer to what the act objects to.
     pub(super) judgement: Vec<Phrase>,
     /// Like `yes`, but not for an act that refuses.
     pub(super) approval: Vec<Phrase>,
@@ -45,7 +45,7 @@ pub(super) struct Phrases {
     pub(super) counter: Vec<Phrase>,
     /// Nouns of things, which a verb before them acts on.
     pub(super) thing: Vec<Phrase>,
-    /// Verbs that are nouns, too.
+    /// Verbs that can also be nouns.
     pub(super) both: Vec<Phrase>,
     /// Words that negate a verb.
     pub(super) dont: Vec<Phrase>,

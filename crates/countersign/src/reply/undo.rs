@@ -1,7 +1,7 @@
 //! "Undo that": the one request that is understood without a card.
 //!
-//! Input: a message. Output: whether the whole message asks to undo what was done last. A false positive does no harm:
-//! an undo is shown and decided like any other call.
+//! The whole message has to ask to undo what was done last. A false positive does no harm: an undo is shown and decided
+//! like any other call.
 
 use super::word::split;
 

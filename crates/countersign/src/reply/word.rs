@@ -1,7 +1,7 @@
 //! Splits text into words, folded in the same way for replies, prompts and tables.
 //!
-//! Input: text as somebody typed it. Output: words in one form, regardless of case, width, encoding of accents, and
-//! apostrophes. Not here: meaning. Characters that cannot be seen are reported, not skipped.
+//! Words come out in one form, regardless of case, width, encoding of accents, and apostrophes. Invisible characters
+//! are reported, not skipped. Nothing is interpreted here.
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory as _};
@@ -17,7 +17,7 @@ pub(super) struct Words {
     spans: Vec<Span>,
     /// True if the text has a question mark of any script.
     pub(super) is_question: bool,
-    /// First character that is invisible or reorders text.
+    /// First character that is invisible or reorders text; `None` if there is none.
     pub(super) hidden: Option<char>,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn unwrapped(text: &str) -> &str {
 }
 
 /// Returns the first character that suggests that a program wrote the text: brackets, quotation marks, keys with
-/// values, options, paths.
+/// values, options, paths. `None` if there is none.
 pub(super) fn code(text: &str) -> Option<char> {
     let mut before = ' ';
     let mut characters = text.chars().peekable();
@@ -138,7 +138,7 @@ pub(super) fn code(text: &str) -> Option<char> {
     None
 }
 
-/// Returns true if a text has only the characters of a plain answer: letters, digits, blanks, a comma, full stop or
+/// Returns true if a text has only the characters of a plain answer: letters, digits, spaces, a comma, full stop or
 /// exclamation mark after a word, an apostrophe or hyphen inside one, and a few emoji. Returns false for quotation
 /// marks, brackets, other dots, arrows and joiners of any script: such a text may quote, hint or hide something.
 pub(super) fn is_plain_text(text: &str) -> bool {
@@ -169,7 +169,7 @@ pub(super) fn is_plain_text(text: &str) -> bool {
                     || (before == ' ' && next.is_none() && text.len() > 1)
             }
             '.' | '۔' | '।' | ',' | '،' => is_behind_word && is_end,
-            // Chinese and Japanese put no blank after these marks.
+            // Chinese and Japanese put no space after these marks.
             '。' | '，' | '、' | '．' => is_behind_word,
             '\'' | '’' | 'ʼ' => is_word_before && is_next(&is_letter),
             '-' | '\u{2010}' => is_word_before && before.is_alphabetic() && is_next(&char::is_alphabetic),
@@ -193,7 +193,7 @@ pub(super) fn is_plain_text(text: &str) -> bool {
     true
 }
 
-/// Returns true if a text trails off or breaks off: it has an ellipsis or two dots in a row, even with blanks in
+/// Returns true if a text trails off or breaks off: it has an ellipsis or two dots in a row, even with whitespace in
 /// between, or ends in a comma or a dash.
 pub(super) fn trails_off(text: &str) -> bool {
     let is_dot = |c: char| matches!(c, '.' | '。' | '．' | '｡' | '・' | '･' | '۔' | '।');

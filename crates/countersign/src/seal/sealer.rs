@@ -108,12 +108,13 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-/// Associated data that binds a sealed secret to its call and tenant.
+/// Returns the associated data that binds a sealed secret to its call and tenant.
 fn about(tenant: &Tenant, call: CallId) -> String {
     format!("countersign/secret/1\n{tenant}\n{call}")
 }
 
-/// Associated data for results. It differs from that for secrets, so that neither can be opened as the other.
+/// Returns the associated data for results. It differs from that for secrets, so that neither can be opened as the
+/// other.
 fn about_result(tenant: &Tenant, call: CallId) -> String {
     format!("countersign/result/1\n{tenant}\n{call}")
 }

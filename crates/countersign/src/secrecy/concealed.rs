@@ -1,11 +1,10 @@
 //! Finds values and names that a card would hide although the policy does not call them secret.
 //!
-//! Input: calls as they are shown to a person, each with its secrets. Output: the first place outside the secret paths
-//! that a card would show as a mark, or an error if there are more secrets than a card may have. A place is a value or
-//! a member's name in the arguments or in the snapshot, or the working folder. An agent chooses the values of secret
-//! arguments, so it could hide any other value by repeating it there. Such calls are neither shown to a person nor
-//! approved. Not here: results, comments and the agent's own words, where hiding a repeated secret hides nothing of
-//! what would run.
+//! An agent chooses the values of secret arguments, so it could hide any other value by repeating it there. Calls in
+//! which that happens are neither shown to a person nor approved, and neither are calls with more secrets than a card
+//! may have. Checked are the values and member names in the arguments and in the snapshot, outside the secret paths,
+//! and the working folder. Results, comments and the agent's own words are not checked: a secret that is hidden there
+//! hides nothing of what would run.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +56,7 @@ impl Concealed {
     }
 }
 
-/// A call as it is shown to a person.
+/// A call as it is shown to a person, and the secrets in it.
 struct ShownCall<'c> {
     secrecy: Secrecy,
     /// Secrets in the arguments and in the snapshot, without those that an edit has replaced.
@@ -67,8 +66,8 @@ struct ShownCall<'c> {
     folder: Option<&'c WorkingFolder>,
 }
 
-/// Returns the first place in these calls that is not secret but repeats a secret of any of them, so that it would be
-/// hidden at least in part.
+/// Returns the first value or name in these calls that is not secret but repeats a secret of any of them, so that it
+/// would be hidden at least in part. Also refuses calls with too many secrets. `None` if there is nothing to refuse.
 pub(crate) fn concealed<'c>(calls: impl IntoIterator<Item = (&'c Call, Secrecy)>) -> Option<Concealed> {
     concealed_with(calls, None)
 }
@@ -149,8 +148,8 @@ pub(crate) fn concealed_with<'c>(
     None
 }
 
-/// Counts distinct secrets over the calls in order, and returns the position of the call at which the count exceeds
-/// `MOST_SECRETS`.
+/// Counts distinct secrets over the calls in order. Returns the position of the call at which the count exceeds
+/// `MOST_SECRETS`; `None` if it never does.
 fn first_with_too_many<'c>(calls: impl Iterator<Item = (u8, &'c ShownCall<'c>)>) -> Option<u8> {
     let mut seen = BTreeSet::new();
     for (position, call) in calls {
@@ -322,8 +321,8 @@ impl Approval {
     }
 }
 
-/// Returns a refusal if the arguments have more secrets at these paths than one card may have. Checked before the
-/// secrets are searched for.
+/// Returns a refusal if the arguments have more secrets at these paths than one card may have; `None` otherwise.
+/// Checked before the secrets are searched for.
 pub(crate) fn too_many(paths: &[SecretPath], arguments: &[u8]) -> Option<Concealed> {
     if paths.is_empty() {
         return None;

@@ -1,12 +1,11 @@
-//! Resolves escapes in a text, and maps places in the result back to the original.
+//! Resolves escapes in a text, and maps ranges of the result back to the original text.
 //!
-//! Input: a text. Output: the text without percent encoding, `\u` and `&#` escapes, even if only some characters are
-//! escaped; or without blanks and line breaks, as in wrapped base64. Each pass is linear in the text, and there are at
-//! most [`MOST_PASSES`].
+//! Percent encoding and `\u` and `&#` escapes are resolved, even if only some characters are escaped. Whitespace can be
+//! removed as well, as in wrapped base64. Each pass is linear in the text, and there are at most [`MOST_PASSES`].
 
 use std::ops::Range;
 
-/// Levels of nested escapes that are resolved: `%2575`, JSON in JSON.
+/// Maximum number of levels of nested escapes that are resolved, as in `%2575` or in JSON within JSON.
 const MOST_PASSES: usize = 4;
 
 /// A text that was derived from another one.
@@ -36,7 +35,7 @@ impl Decoded {
         Some(decoded)
     }
 
-    /// Removes blanks and line breaks; `None` if the text contains neither.
+    /// Removes all whitespace; `None` if the text contains none.
     pub(super) fn without_blanks(text: &str) -> Option<Decoded> {
         if !text.contains(char::is_whitespace) {
             return None;
@@ -164,7 +163,7 @@ fn percent(rest: &str) -> Option<(char, usize)> {
     Some((character, character.len_utf8() * 3))
 }
 
-/// Decodes `&#65;`, `&#x41;` or a named entity.
+/// Decodes `&#65;`, `&#x41;` or a named entity at the start of `rest`, as [`percent`] does.
 fn entity(rest: &str) -> Option<(char, usize)> {
     const NAMED: [(&str, char); 6] = [
         ("&amp;", '&'),
@@ -187,7 +186,8 @@ fn entity(rest: &str) -> Option<(char, usize)> {
     Some((char::from_u32(code)?, end + 1))
 }
 
-/// Decodes a backslash escape of JSON or most programming languages, with any number of backslashes.
+/// Decodes a backslash escape of JSON or most programming languages at the start of `rest`, with any number of
+/// backslashes; see [`percent`] for the result.
 fn backslash(rest: &str) -> Option<(char, usize)> {
     let behind = rest.trim_start_matches('\\');
     let slashes = rest.len() - behind.len();
@@ -208,7 +208,7 @@ fn backslash(rest: &str) -> Option<(char, usize)> {
     Some((character, slashes + length))
 }
 
-/// Decodes `0041`, `{41}` or `d83d\ude00` after a `u`. The length includes the `u`.
+/// Decodes `0041`, `{41}` or `d83d\ude00` after a `u`; `None` for anything else. The length includes the `u`.
 fn unicode(digits: &str) -> Option<(char, usize)> {
     if let Some(inside) = digits.strip_prefix('{') {
         let end = inside.bytes().take(7).position(|byte| byte == b'}')?;
@@ -222,7 +222,7 @@ fn unicode(digits: &str) -> Option<(char, usize)> {
     }
 }
 
-/// Decodes a surrogate pair such as `d83d\ude00`.
+/// Decodes a surrogate pair such as `d83d\ude00`; `None` for anything else.
 fn pair(digits: &str) -> Option<(char, usize)> {
     let high = hex(digits, 4)? as u16;
     let behind = digits.get(4..)?;

@@ -1,7 +1,7 @@
-//! Texts without letter case.
+//! Case-folded copies of texts, with a mapping from ranges of the copy to ranges of the text.
 //!
-//! Input: a text. Output: its case-folded copy, and a mapping from ranges of the copy to ranges of the text. Not here:
-//! the search itself (see `search`), and other ways to write a letter, such as full width.
+//! Only letter case is folded, not other variants of a letter such as full width. The search for secrets is in
+//! `search`.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;

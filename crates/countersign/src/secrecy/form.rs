@@ -1,7 +1,7 @@
 //! Forms in which the text of a secret may be repeated.
 //!
-//! Input: the text of a secret. Output: the text and its usual encodings, longest first. Encodings that are so short
-//! that they may occur by chance are left out.
+//! These are the text itself and its usual encodings, longest first. Encodings that are so short that they may occur by
+//! chance are left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const LEAST: usize = 8;
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// One way to write the text of a secret.
+/// One form in which the text of a secret may appear.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// Case-folded: matches in any letter case.
@@ -32,8 +32,8 @@ impl Form {
 }
 
 impl Form {
-    /// Returns true if this form of `text` is base64 or hex. Text in these encodings is often broken up by blanks and
-    /// line breaks.
+    /// Returns true if this form of `text` is base64 or hex. Text in these encodings is often interrupted by
+    /// whitespace.
     pub(super) fn is_encoding_of(&self, text: &str) -> bool {
         match self {
             Form::Exact(_) => true,

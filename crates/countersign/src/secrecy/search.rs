@@ -18,7 +18,7 @@ use super::{SHORT, is_word};
 /// matches, the whole form is compared.
 const LONGEST_NEEDLE: usize = 16;
 
-/// A place in a text where a secret is written.
+/// Place in a text at which a secret appears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) place: Range<usize>,
@@ -26,7 +26,7 @@ pub(super) struct Found {
     pub(super) secret: usize,
 }
 
-/// Prepared search for all written forms of a list of secrets.
+/// Prepared search for all forms of a list of secrets.
 #[derive(Debug)]
 pub(super) struct Search {
     /// Forms that match in any letter case, in case-folded texts.
@@ -55,7 +55,7 @@ struct Pattern {
     is_encoding: bool,
 }
 
-/// Form of a text in which secrets are searched.
+/// Version of a text that is searched for secrets.
 #[derive(Clone, Copy, PartialEq)]
 enum View {
     AsWritten,
@@ -92,7 +92,7 @@ impl Search {
         })
     }
 
-    /// Returns the places in a text where secrets are written, in order and without overlap. Overlapping places are
+    /// Returns the places in a text at which secrets appear, in order and without overlap. Overlapping places are
     /// merged into one, which counts as the secret that covers most of it.
     pub(super) fn places(&self, text: &str) -> Vec<Found> {
         let mut found = self.in_view(text, View::AsWritten);

@@ -75,7 +75,7 @@ impl Origins {
         }
     }
 
-    /// The English wording.
+    /// Returns the English wording.
     pub fn english() -> Origins {
         Origins {
             none: "no values".to_owned(),
@@ -107,7 +107,7 @@ impl Origins {
         }
     }
 
-    /// The Spanish wording.
+    /// Returns the Spanish wording.
     pub fn spanish() -> Origins {
         Origins {
             none: "sin valores".to_owned(),

@@ -6,17 +6,17 @@ use super::fill;
 use crate::call::RefusalReason;
 use crate::decision::Refusal;
 
-/// Reasons by their code. A code without an entry is worded in English, as for programs.
+/// Wording of reasons, by their code. A reason whose code has no entry is given in English, as for programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasons(pub HashMap<String, String>);
 
 impl Reasons {
-    /// English: no entries, since reasons are in English by default.
+    /// Returns the English wording. It has no entries, because reasons are in English by default.
     pub fn english() -> Reasons {
         Reasons::default()
     }
 
-    /// The Spanish wording.
+    /// Returns the Spanish wording.
     pub fn spanish() -> Reasons {
         let reasons = [
             ("not_found", "ya no existe"),
@@ -62,7 +62,7 @@ impl Reasons {
         Reasons(owned.into_iter().collect())
     }
 
-    /// Words the reason for which a decision was refused.
+    /// Returns the reason why a decision was refused, in this wording.
     pub fn refusal(&self, refusal: &Refusal) -> String {
         let Some(reason) = self.0.get(refusal.code()) else {
             return refusal.to_string();
@@ -80,7 +80,7 @@ impl Reasons {
         }
     }
 
-    /// Words the reason why a call did not run.
+    /// Returns the reason why a call did not run, in this wording.
     pub fn because(&self, because: &RefusalReason) -> String {
         let code = match because {
             RefusalReason::Changed => "changed",
@@ -94,7 +94,7 @@ impl Reasons {
             .unwrap_or_else(|| because.as_str().to_owned())
     }
 
-    /// Words the reason why a call cannot be undone, given its state.
+    /// Returns the reason why a call in this state cannot be undone, in this wording.
     pub fn undone(&self, state: &str) -> String {
         match self.0.get(state) {
             Some(reason) => reason.clone(),

@@ -1,8 +1,8 @@
 //! Audit of a store: checks that its rows, events and log are consistent.
 //!
-//! Input: the stored rows of each approval, its calls and its events. Output: faults, each with a hint. Not here:
-//! reading. A store reads its rows as of one moment, compares its order of events with the log's head, and checks its
-//! own indexes.
+//! The rows of each approval, its calls and its events are compared with each other. Each fault has a hint on what to
+//! do. Reading is left to the store: it reads its rows as of one moment, compares its order of events with the log's
+//! head, and checks its own indexes.
 
 use std::fmt;
 
@@ -15,19 +15,20 @@ use crate::log::{Checkpoint, LogHead};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Faults beyond this number are only counted.
+/// Maximum number of faults in a result. Further ones are only counted.
 pub const MOST_FAULTS: usize = 1_000;
 
 /// Scope of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// Only approvals of this tenant. The SQL stores then skip the log, which covers all tenants.
+    /// Only approvals of this tenant; `None` for all tenants. The SQL stores skip the log for a single tenant, because
+    /// the log covers all of them.
     pub tenant: Option<Tenant>,
     /// If given, the audit checks only this many of the newest approvals and as many chosen at random, and skips the
     /// log.
     pub sample: Option<u32>,
-    /// A checkpoint of the log that was kept elsewhere: the log must still begin with it. Ignored if the log is
-    /// skipped.
+    /// A checkpoint of the log that was saved outside the store: the log must still begin with it. Ignored if the log
+    /// is skipped.
     pub expected: Option<Checkpoint>,
 }
 
@@ -361,7 +362,7 @@ impl StoredEvent {
     }
 }
 
-/// Compares a log with its stored head, and with a checkpoint that was kept elsewhere.
+/// Compares a log with its stored head, and with a checkpoint that was saved outside the store.
 #[derive(Debug)]
 pub struct LogCheck {
     kept: LogHead,
@@ -371,7 +372,8 @@ pub struct LogCheck {
 }
 
 impl LogCheck {
-    /// Starts a check before the first event.
+    /// Creates a check to which the events of the log are added from the first one on. `kept` is the stored head;
+    /// `expected` is a checkpoint saved outside the store, if there is one.
     pub fn new(kept: LogHead, expected: Option<Checkpoint>) -> LogCheck {
         let mut check = LogCheck {
             kept,

@@ -1,7 +1,7 @@
 //! Retention: erases the content of old approvals, one page at a time.
 //!
-//! Input: an age limit and a page size. Output: the number of erased approvals, and a cursor to continue. Not here:
-//! when to purge and how long content is kept, which the operator decides.
+//! A purge has an age limit and a page size. It returns the number of erased approvals, and a cursor to continue. The
+//! operator decides when to purge and how long content is kept.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
@@ -21,7 +21,7 @@ pub struct Purge {
     pub tenant: Tenant,
     /// Only approvals that have not changed since this time.
     pub before: Time,
-    /// Cursor: continues after this approval. Newer ones come first.
+    /// Cursor: continues after this approval. Newer approvals come first; `None` starts with the newest.
     pub after: Option<ApprovalId>,
     /// Maximum number of approvals to examine.
     pub limit: usize,

@@ -74,7 +74,8 @@ impl Bodies {
         }
     }
 
-    /// Returns the content hash of the rows of `approval`, which these bodies belong to.
+    /// Returns the content hash of the rows of `approval`, which these bodies belong to. `None` only for bodies in the
+    /// format from before content hashes existed.
     pub(crate) fn content(&self, approval: &Approval) -> Option<ContentHash> {
         let row = ApprovalRow {
             tenant: approval.tenant.as_str(),

@@ -12,9 +12,9 @@ use crate::state::CallState;
 pub struct Released {
     /// The approvals in their current state.
     pub approvals: Vec<SharedApproval>,
-    /// Cursor for the next search.
+    /// Cursor to pass to the next search.
     pub upto: Cursor,
-    /// True if more events are available already.
+    /// True if more events are available now, so that the next search need not wait.
     pub is_more: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Conformance suite that every store has to pass: only behaviour that all stores share counts.
+//! Conformance suite that every store has to pass. It tests only behaviour that all stores share.
 //!
 //! A store's author writes `async fn fixture() -> Fixture` and `countersign::conformance!(fixture);`, which generates
 //! one test per case. [`program`] runs the same random programs on several stores, [`race`] runs concurrent tasks

@@ -1,7 +1,7 @@
 //! Finds the values that a call's summary contains, from the text of its template.
 //!
-//! Input: a template when the policy is read; later a call's arguments. Output: the pointers of the values that the
-//! summary shows whole and unchanged. All other values are listed below the summary.
+//! A template is analysed when the policy is read. Applied to a call's arguments, the analysis gives the pointers of
+//! the values that the summary shows whole and unchanged. All other values are listed below the summary.
 //!
 //! INVARIANT: a value counts as shown only if that is certain. Anything that is not understood (loops, filters, other
 //! conditions) counts as not shown, which shows a value twice but hides none.
@@ -70,7 +70,7 @@ enum Block {
 }
 
 impl TemplateOutput {
-    /// Reads a template that compiles. If it cannot be analysed, no value counts as shown.
+    /// Analyses a template that compiles. If it cannot be analysed, no value counts as shown.
     pub(crate) fn read(template: &str) -> TemplateOutput {
         read(template).map(TemplateOutput).unwrap_or_default()
     }
@@ -129,7 +129,7 @@ fn read(template: &str) -> Option<Vec<Print>> {
             }
         };
         let is_print = kind == '{';
-        // Blanks count as the separator of two values only if there is no other text between them.
+        // Whitespace counts as the separator of two values only if there is no other text between them.
         if is_print || !literal.trim().is_empty() {
             words_between.push(literal.trim().to_owned());
             literal.clear();

@@ -1,7 +1,7 @@
 //! Change signal for followers of the feed.
 //!
-//! Input: a signal after each commit that this process learns of. Output: one wake-up for any number of signals since
-//! the last. Not here: what changed. Followers read that from the feed, which misses nothing.
+//! The signal is given after each commit that this process learns of. Any number of signals since the last wake-up
+//! cause a single one. The signal does not say what changed: followers read that from the feed, which misses nothing.
 
 use tokio::sync::watch;
 

@@ -1,4 +1,4 @@
-//! Compiles and evaluates conditions. Nothing outside this file knows which evaluator is used.
+//! Compiles and evaluates conditions. Only this module depends on the CEL library.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -90,7 +90,8 @@ impl Condition {
         self.asks_paths
     }
 
-    /// Evaluates the condition for these arguments, in this working folder. The error says why evaluation failed.
+    /// Evaluates the condition for these arguments, in this working folder. The error is the reason why the evaluation
+    /// failed.
     pub(in crate::policy) fn holds_for(
         &self,
         arguments: &Tree<'_>,

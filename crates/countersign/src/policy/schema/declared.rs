@@ -22,7 +22,7 @@ impl Declared {
         Declared { defaults, names }
     }
 
-    /// Default of the value at a pointer. Values inside lists have none.
+    /// Returns the default of the value at a pointer. Values inside lists have none.
     pub(in crate::policy) fn default(&self, pointer: &str) -> Option<&Value> {
         self.defaults.get(pointer)
     }

@@ -1,8 +1,7 @@
 //! Member names that a JSON Schema declares, as opposed to names chosen by an agent.
 //!
-//! Input: a JSON Schema. Output: whether the schema declares the member at a pointer.
-//! Not here: validation, and names that a schema merely allows (`patternProperties`, `additionalProperties`): those are
-//! chosen by the agent.
+//! Names that a schema merely allows (`patternProperties`, `additionalProperties`) are not declared: the agent chooses
+//! them.
 
 use std::collections::HashMap;
 
@@ -24,7 +23,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Collects the names declared by a whole schema.
+    /// Collects the names that a whole schema declares.
     pub(super) fn of(schema: &Value) -> Names {
         let mut names = Names::default();
         let mut left = MOST;

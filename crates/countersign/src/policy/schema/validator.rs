@@ -1,4 +1,4 @@
-//! Validates JSON against a schema. Nothing outside this file knows which validator is used.
+//! Validates JSON against a schema. Only this file depends on the validation library.
 
 use jsonschema::PatternOptions;
 use serde_json::Value;

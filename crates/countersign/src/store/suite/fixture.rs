@@ -75,7 +75,7 @@ impl Fixture {
         self.clock.advance(by);
     }
 
-    /// Returns the number of the next random program on this store.
+    /// Returns the number that the next random program on this store will get.
     pub(super) fn next_program(&self) -> u64 {
         self.programs.load(Ordering::SeqCst) + 1
     }
@@ -147,7 +147,7 @@ impl Fixture {
         }
     }
 
-    /// Proposes; the proposal must be accepted and new.
+    /// Proposes and returns the approval. Panics if the proposal is refused or is not new.
     pub async fn propose(&self, propose: Propose) -> SharedApproval {
         let proposed = self.try_propose(propose).await.expect("the proposal is accepted");
         assert!(!proposed.repeated, "the proposal is new");
@@ -170,7 +170,7 @@ impl Fixture {
         }
     }
 
-    /// Decides; the decision must be accepted.
+    /// Decides and returns the approval. Panics if the decision is refused.
     pub async fn accept(&self, decide: Decide) -> SharedApproval {
         let answer = self.decide(decide).await;
         assert_eq!(answer.refusal, None);
@@ -229,7 +229,7 @@ impl Fixture {
         }
     }
 
-    /// Returns an approval, if it exists.
+    /// Returns an approval; `None` if the tenant has none with this id.
     pub async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Option<SharedApproval> {
         self.store.approval(tenant, id).await.unwrap()
     }
@@ -291,14 +291,14 @@ impl Fixture {
         self.store.audit(&Audit::default(), &|_| ()).await.unwrap()
     }
 
-    /// Returns the id of the approval pending in a channel of the sample tenant.
+    /// Returns the id of the approval pending in a channel of the sample tenant; `None` if there is none.
     pub async fn pending_in(&self, channel: &Channel) -> Option<ApprovalId> {
         let pending = self.store.pending_in(&sample::tenant(), channel).await.unwrap();
         pending.map(|approval| approval.id)
     }
 }
 
-/// Returns the approval contained in an answer, if any.
+/// Returns the approval contained in an answer; `None` if it contains none.
 pub(super) fn answered(answer: &Answer) -> Option<&SharedApproval> {
     match answer {
         Answer::Propose(Ok(proposed)) => Some(&proposed.approval),

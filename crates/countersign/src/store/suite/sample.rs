@@ -34,12 +34,12 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Sweep limit that no test reaches.
 pub const SWEEP_ALL: usize = 100_000;
 
-/// The tenant of all samples.
+/// Returns the tenant of all samples.
 pub fn tenant() -> Tenant {
     tenant_named("acme")
 }
 
-/// A tenant with this name.
+/// Creates a tenant with this name.
 pub fn tenant_named(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
 }
@@ -49,42 +49,42 @@ pub fn channel(name: &str) -> Channel {
     Channel::new(name).unwrap()
 }
 
-/// An agent with this name; samples are proposed by `crm`.
+/// Creates an agent with this name; samples are proposed by `crm`.
 pub fn agent(name: &str) -> Agent {
     Agent::new(name).unwrap()
 }
 
-/// A person with this name; samples can be decided by `alice`, and by the group `ops`.
+/// Creates a person with this name; samples can be decided by `alice`, and by the group `ops`.
 pub fn person(name: &str) -> Person {
     Person::new(name).unwrap()
 }
 
-/// A run with this name.
+/// Creates a run with this name.
 pub fn run(name: &str) -> Run {
     Run::new(name).unwrap()
 }
 
-/// A session with this name.
+/// Creates a session with this name.
 pub fn session(name: &str) -> Session {
     Session::new(name).unwrap()
 }
 
-/// An idempotency key with the hash of its request body.
+/// Creates an idempotency key with the hash of its request body.
 pub fn key(name: &str, body: &str) -> (Key, Hash) {
     (Key::new(name).unwrap(), Hash::of(body.as_bytes()))
 }
 
-/// Hash of the policy that all samples use.
+/// Returns the hash of the policy that all samples use.
 pub fn policy() -> Hash {
     Hash::of(b"the sample policy")
 }
 
-/// Hash of permit token number `n`.
+/// Returns the hash of permit token number `n`.
 pub fn permit(n: u64) -> Hash {
     Hash::of(format!("permit {n}").as_bytes())
 }
 
-/// Approval id number `n`. Higher numbers are newer.
+/// Returns approval id number `n`. Higher numbers are newer.
 pub fn id(n: u64) -> ApprovalId {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&n.to_be_bytes());
@@ -92,7 +92,7 @@ pub fn id(n: u64) -> ApprovalId {
     ApprovalId::from_parts(millis + n, &random)
 }
 
-/// Terms under which `alice` and the group `ops` may decide, and a failure stops the batch.
+/// Creates terms under which `alice` and the group `ops` may decide, and a failure stops the batch.
 pub fn terms() -> Terms {
     Terms {
         effect: Effect::Write,
@@ -111,7 +111,7 @@ pub fn terms() -> Terms {
     }
 }
 
-/// Terms that demand this authority of approvers.
+/// Creates terms that demand this authority of approvers.
 pub fn terms_asking(authority: Authority) -> Terms {
     Terms {
         stakes: RiskAndAuthority::stored(Risk::Medium, authority),
@@ -119,7 +119,7 @@ pub fn terms_asking(authority: Authority) -> Terms {
     }
 }
 
-/// Terms under which only these people and groups may decide.
+/// Creates terms under which only these people and groups may decide.
 pub fn terms_for(approvers: &[&str]) -> Terms {
     Terms {
         approvers: approvers.iter().map(|&name| name.to_owned()).collect(),
@@ -127,12 +127,12 @@ pub fn terms_for(approvers: &[&str]) -> Terms {
     }
 }
 
-/// Arguments parsed from valid JSON text.
+/// Parses arguments from valid JSON text.
 pub fn arguments(text: &str) -> Arguments {
     Arguments::parse(text.as_bytes()).unwrap()
 }
 
-/// A provenance with one mark of every kind.
+/// Creates a provenance with one mark of every kind.
 pub fn provenance() -> Arc<Provenance> {
     let quote = |words: &str| Quote {
         message: 1,
@@ -168,13 +168,13 @@ pub fn provenance() -> Arc<Provenance> {
     Arc::new(Provenance::new(leaves.collect(), Coverage::Recent))
 }
 
-/// A snapshot of page `p1` with this content.
+/// Creates a snapshot of page `p1` with this content.
 pub fn snapshot(result: &str) -> Snapshot {
     let tool = ToolName::new("get_page").unwrap();
     Snapshot::new(tool, arguments(r#"{"id":"p1"}"#), result.as_bytes().into())
 }
 
-/// A call bound to a snapshot with this content.
+/// Creates a call bound to a snapshot with this content.
 pub fn call_over(text: &str, result: &str) -> NewCall {
     NewCall {
         before: Some(Arc::new(snapshot(result))),
@@ -182,7 +182,7 @@ pub fn call_over(text: &str, result: &str) -> NewCall {
     }
 }
 
-/// A call with these arguments and terms and a sealed credential.
+/// Creates a call with these arguments and terms and a sealed credential.
 pub fn call_under(text: &str, terms: Terms) -> NewCall {
     NewCall {
         tool: ToolName::new("create_contact").unwrap(),
@@ -196,12 +196,12 @@ pub fn call_under(text: &str, terms: Terms) -> NewCall {
     }
 }
 
-/// A call with these arguments and the default terms.
+/// Creates a call with these arguments and the default terms.
 pub fn call(text: &str) -> NewCall {
     call_under(text, terms())
 }
 
-/// Proposal number `n`: one call, no channel, no key.
+/// Creates proposal number `n`: one call, no channel, no key.
 pub fn propose(n: u64) -> Propose {
     Propose {
         tenant: tenant(),
@@ -249,7 +249,7 @@ pub fn batch(n: u64, calls: usize) -> Propose {
     batch_under(n, calls, &terms())
 }
 
-/// A decision by a person without groups on the inbox page, about the approval exactly as shown.
+/// Creates a decision by a person without groups on the inbox page, about the approval exactly as shown.
 pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
     let edits = match &verdict {
         Verdict::Each(choices) => choices.as_slice(),
@@ -279,17 +279,17 @@ pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
     }
 }
 
-/// A decision by `alice`.
+/// Creates a decision by `alice`.
 pub fn decide(approval: &Approval, verdict: Verdict) -> Decide {
     decide_as("alice", approval, verdict)
 }
 
-/// An approval of all calls by `alice`.
+/// Creates a decision by `alice` that approves all calls.
 pub fn approve(approval: &Approval) -> Decide {
     decide(approval, Verdict::Approve)
 }
 
-/// A denial of all calls by `alice`.
+/// Creates a decision by `alice` that denies all calls.
 pub fn deny(approval: &Approval) -> Decide {
     decide(approval, Verdict::Deny)
 }
@@ -302,7 +302,7 @@ pub fn keyed(mut decide: Decide, name: &str, body: &str) -> Decide {
     decide
 }
 
-/// A withdrawal by the proposing agent.
+/// Creates the command by which the proposing agent withdraws the approval.
 pub fn withdraw(approval: &Approval) -> Withdraw {
     Withdraw {
         tenant: approval.tenant.clone(),
@@ -313,7 +313,7 @@ pub fn withdraw(approval: &Approval) -> Withdraw {
     }
 }
 
-/// Id of the call at this position.
+/// Returns the id of the call at this position.
 pub fn call_id(approval: &Approval, position: u8) -> CallId {
     CallId {
         approval: approval.id,
@@ -321,7 +321,7 @@ pub fn call_id(approval: &Approval, position: u8) -> CallId {
     }
 }
 
-/// A start of a call with permit number `n`.
+/// Creates the command that starts a call with permit number `n`.
 pub fn start(approval: &Approval, position: u8, n: u64) -> Start {
     Start {
         tenant: approval.tenant.clone(),
@@ -333,7 +333,7 @@ pub fn start(approval: &Approval, position: u8, n: u64) -> Start {
     }
 }
 
-/// A finish of a call with permit number `n`.
+/// Creates the command that finishes a call with permit number `n`.
 pub fn finish(approval: &Approval, position: u8, n: u64, outcome: Outcome) -> Finish {
     Finish {
         tenant: approval.tenant.clone(),
@@ -346,7 +346,7 @@ pub fn finish(approval: &Approval, position: u8, n: u64, outcome: Outcome) -> Fi
     }
 }
 
-/// A reconciliation by `alice`.
+/// Creates the command by which `alice` reconciles a call.
 pub fn reconcile(approval: &Approval, position: u8, succeeded: bool) -> Reconcile {
     Reconcile {
         tenant: approval.tenant.clone(),
@@ -358,7 +358,7 @@ pub fn reconcile(approval: &Approval, position: u8, succeeded: bool) -> Reconcil
     }
 }
 
-/// A sweep of up to `limit` approvals.
+/// Creates the command for a sweep of up to `limit` approvals.
 pub fn sweep(limit: usize) -> Sweep {
     Sweep {
         limit,
@@ -366,7 +366,7 @@ pub fn sweep(limit: usize) -> Sweep {
     }
 }
 
-/// A new registry entry without expiry.
+/// Creates a new registry entry without expiry.
 pub fn entry(kind: Kind, key: &str) -> Entry {
     Entry {
         kind,

@@ -22,7 +22,7 @@ fn four_eyes() -> Authority {
     }
 }
 
-/// A decision by a member of the group `ops`.
+/// Creates a decision by a member of the group `ops`.
 fn member(name: &str, approval: &SharedApproval, verdict: Verdict) -> Decide {
     let mut decide = sample::decide_as(name, approval, verdict);
     decide.decision.decider.groups = vec!["ops".to_owned()];

@@ -9,7 +9,7 @@ use crate::registry::Kind;
 use crate::state::State;
 use crate::store::suite::{Fixture, sample};
 
-/// A proposal by an agent in the channel `c`.
+/// Creates a proposal by an agent in the channel `c`.
 fn by(agent: &str, n: u64) -> Propose {
     Propose {
         agent: sample::agent(agent),

@@ -10,7 +10,7 @@ use crate::state::{CallState, State};
 use crate::store::Filter;
 use crate::store::suite::{Fixture, sample};
 
-/// Passed call number `n`, started under permit number `n`.
+/// Creates passed call number `n`, started under permit number `n`.
 fn pass(n: u64) -> Propose {
     let mut propose = sample::propose(n);
     for call in &mut propose.calls {

@@ -25,7 +25,7 @@ fn restrained(propose: Propose, most: usize) -> Propose {
     }
 }
 
-/// Proposal number `n`, with distinct arguments and no credential.
+/// Creates proposal number `n`, with distinct arguments and no credential.
 fn own(n: u64, most: usize) -> Propose {
     let mut propose = sample::propose(n);
     for call in &mut propose.calls {
@@ -136,7 +136,7 @@ pub async fn x11_who_takes_a_place_does_not_count_twice(fixture: Fixture) {
     assert_eq!((joined.repeated, joined.approval.id), (true, second.id));
 }
 
-/// Proposal number `n` with one call for each of these numbers.
+/// Creates proposal number `n` with one call for each of these numbers.
 fn batch(n: u64, numbers: &[u64]) -> Propose {
     let mut propose = sample::propose(n);
     let call = propose.calls.first().cloned().unwrap();

@@ -18,7 +18,7 @@ use crate::time::Time;
 const THEN: &str = r#"{"title":"Old","sections":4}"#;
 const NOW: &str = r#"{"title":"Old","sections":5}"#;
 
-/// A proposal bound to a snapshot with the content `THEN`.
+/// Creates a proposal bound to a snapshot with the content `THEN`.
 fn over(n: u64) -> Propose {
     Propose {
         calls: vec![sample::call_over(r#"{"id":"p1"}"#, THEN)],

@@ -1,7 +1,7 @@
 //! Runs a program on a store.
 //!
-//! Programs share a store. Each has its own tenants and ids, and starts at a much later time than the previous one.
-//! First it sweeps away what the previous program left, because a sweep affects all tenants.
+//! Programs share a store. Each has its own tenants and ids, and starts at a much later time than the previous one. A
+//! program first sweeps what the previous one left behind, because a sweep affects all tenants.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
     vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
 
-/// A call that is approved, started and succeeds.
+/// Generates the steps of a call that is approved, started and succeeds.
 fn success() -> impl Strategy<Value = Vec<Step>> {
     (propose(), any::<bool>()).prop_map(|(mut propose, start_next)| {
         // A call with a snapshot could not start along with the decision.
@@ -44,7 +44,7 @@ fn success() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// An undo that is approved and started.
+/// Generates the steps of an undo that is approved and started.
 fn undo() -> impl Strategy<Value = Vec<Step>> {
     let back = prop_oneof![Just(0u8), Just(1), Just(2)];
     back.prop_map(|back| {
@@ -53,7 +53,7 @@ fn undo() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Two undos of the newest call, both approved, both started.
+/// Returns the steps of two undos of the newest call, both approved, both started.
 fn rivals() -> Vec<Step> {
     let older = Target { back: 1, ..NEWEST };
     let undo = |of| Step::Undo { of, call: 1 };
@@ -68,7 +68,7 @@ fn rivals() -> Vec<Step> {
     ]
 }
 
-/// A batch whose first call fails, so that the second may not start.
+/// Returns the steps of a batch whose first call fails, so that the second may not start.
 fn failure() -> Vec<Step> {
     let propose = plain(2, Approvers::Alice);
     let finish = Step::Finish {
@@ -81,7 +81,7 @@ fn failure() -> Vec<Step> {
     vec![propose, approve(NEWEST, true), finish, start(NEWEST, 2)]
 }
 
-/// A call that is released and not started in time.
+/// Returns the steps of a call that is released and not started in time.
 fn forgotten() -> Vec<Step> {
     vec![
         plain(1, Approvers::Alice),
@@ -91,8 +91,8 @@ fn forgotten() -> Vec<Step> {
     ]
 }
 
-/// A call with a snapshot is approved, the page may change, and the start reads the page again. If the start makes a
-/// new proposal, that one is approved and started too.
+/// Generates steps in which a call with a snapshot is approved, the page may change, and the start reads the page
+/// again. If the start makes a new proposal, that one is approved and started too.
 fn looked_at() -> impl Strategy<Value = Vec<Step>> {
     (propose(), any::<bool>(), any::<bool>(), look()).prop_map(|(mut propose, changes, start_too, look)| {
         if let Step::Propose { over, .. } = &mut propose {
@@ -110,7 +110,8 @@ fn looked_at() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// A call with a snapshot is approved and the page changes, but by then another approval is pending in the channel.
+/// Returns steps in which a call with a snapshot is approved and the page changes, but by then another approval is
+/// pending in the channel.
 fn moved_on() -> Vec<Step> {
     let asked = |over| Step::Propose {
         tenant: 0,
@@ -140,7 +141,7 @@ fn start(on: Target, call: u8) -> Step {
     Step::Start { on, call, look }
 }
 
-/// A proposal without channel, key, snapshot or special authority.
+/// Returns a proposal without channel, key, snapshot or special authority.
 fn plain(calls: u8, approvers: Approvers) -> Step {
     Step::Propose {
         tenant: 0,
@@ -155,7 +156,7 @@ fn plain(calls: u8, approvers: Approvers) -> Step {
     }
 }
 
-/// Two people approve a call that needs both.
+/// Returns steps in which two people approve a call that needs both.
 fn together() -> Vec<Step> {
     let propose = Step::Propose {
         tenant: 0,
