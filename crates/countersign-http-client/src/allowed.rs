@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Private targets that may be called, as `HOST:PORT`.
+/// Private targets that may be called, as `HOST:PORT`. Public addresses are always allowed.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedTargets(Arc<[String]>);
 

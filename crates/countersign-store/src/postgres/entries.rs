@@ -88,7 +88,8 @@ impl EntryStatements {
         find(client, &self.read_named, needed).await
     }
 
-    /// Locks and reads up to `limit` expired entries.
+    /// Locks and reads up to `limit` entries that have expired at `now` (in microseconds), or by the server's clock if
+    /// `now` is `None`. Skips entries that another transaction has locked.
     pub(super) async fn lock_due(
         &self,
         client: &Client,
@@ -214,7 +215,7 @@ impl GroupEntries {
         self.due.iter().filter(is_over).take(limit).cloned().collect()
     }
 
-    /// Sets an entry, or removes it with `None`.
+    /// Sets an entry, or removes it if `entry` is `None`. The change is written when the group commits.
     pub(super) fn change(&mut self, key: EntryKey, entry: Option<Entry>) {
         self.changed.insert(key.clone());
         self.current.insert(key, entry);

@@ -104,7 +104,8 @@ pub(super) struct GroupTransaction<'a> {
     /// Clock to use instead of the server's, in tests.
     pub(super) clock: Option<&'a Arc<dyn Clock>>,
     pub(super) server_clock: &'a ServerClock,
-    /// Clock of this machine. Sweeps end nothing that is due more than [`LARGEST_JUMP`] after its certain time.
+    /// Clock of this machine. Sweeps end nothing that is due more than [`LARGEST_JUMP`] after the time that has
+    /// certainly passed by this clock.
     pub(super) machine_clock: &'a SystemClock,
     pub(super) announcer: &'a Announcer,
 }

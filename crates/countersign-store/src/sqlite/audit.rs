@@ -1,7 +1,7 @@
 //! Audit of a database file: compares all rows with each other and with the event log.
 //!
-//! Input: connections that see the same snapshot of the file. Output: the faults found.
-//! Not here: pages and checksums, which SQLite checks itself (`PRAGMA integrity_check`).
+//! Input: connections that see the same snapshot of the file. Output: the faults found. Pages and checksums are not
+//! checked here, because SQLite checks them itself (`PRAGMA integrity_check`).
 //!
 //! Reading and hashing are spread over several threads, each with its own connection. A thread takes one range after
 //! the other, either of approvals with their calls and events, or of the log.
@@ -168,8 +168,9 @@ fn audit_snapshot(
     }
 }
 
-/// Opens connections that all see the same snapshot, and reads the head of the event log in that snapshot. If
-/// concurrent writes keep the snapshots apart until the last attempt, returns only one connection.
+/// Opens connections that all see the same snapshot. Also returns the head of the event log in that snapshot, and a
+/// fault if the head cannot be read. If concurrent writes keep the snapshots apart until the last attempt, returns only
+/// one connection.
 fn open_at_one_snapshot(
     path: &Path,
     count: usize,
@@ -510,7 +511,7 @@ fn audit_log(connection: &Connection, from: i64, to: i64, position: u64) -> Resu
     Ok(RangeResult::Log(position, leaves, fault))
 }
 
-/// Combines the results of all ranges.
+/// Combined results of all ranges.
 struct MergedResults {
     log: LogCheck,
     // Parts of the log that were finished before their predecessors, by position.

@@ -1,7 +1,7 @@
 //! Classification of SQLite errors.
 //!
 //! Input: an error of the database. Output: the error for the caller, and whether the writer may continue.
-//! Not here: retries. The error shows the caller whether a retry makes sense.
+//! Nothing is retried here. The error shows the caller whether a retry makes sense.
 
 use countersign::store::StoreError;
 use countersign::store::record::BadRecord;

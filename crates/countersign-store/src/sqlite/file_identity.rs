@@ -5,8 +5,8 @@
 //! transaction, and again before its commands are answered. The three checks take some microseconds, a commit some
 //! hundred.
 //!
-//! Not here: opening the database file, because closing such a handle would drop SQLite's locks. SQLite places no locks
-//! on the WAL, so a lost WAL can be restored from the handle that SQLite still has open.
+//! This module does not open the database file, because closing such a handle would drop SQLite's locks. SQLite places
+//! no locks on the WAL, so a lost WAL can be restored from the handle that SQLite still has open.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
