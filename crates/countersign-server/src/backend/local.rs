@@ -83,7 +83,7 @@ impl LocalBackend {
         self.gate.store()
     }
 
-    /// Returns the name of the person at the command line.
+    /// Returns the name of the person at the command line: from `--as`, or else of their account on this machine.
     pub fn person(&self) -> Result<Person, Failure> {
         identity::person(self.name.as_deref())
     }

@@ -64,7 +64,7 @@ impl Lines {
         }
     }
 
-    /// Returns the next line. Keys act as buttons only while a card is shown.
+    /// Waits for the person's next input. Keys act as buttons only while a card is shown.
     pub async fn next(&mut self) -> Result<Line, Failure> {
         match self {
             Lines::Pipe => blocking(read_pipe).await?,

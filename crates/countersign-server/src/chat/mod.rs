@@ -98,7 +98,7 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     }
 }
 
-/// Returns the next line. If the card is decided elsewhere meanwhile, the outcome is printed above the line being
+/// Waits for the next line. If the card is decided elsewhere meanwhile, the conversation continues above the line being
 /// typed.
 async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
     let above = lines.above();

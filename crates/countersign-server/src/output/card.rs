@@ -1,4 +1,4 @@
-//! Card of an approval on the terminal: everything a person needs to decide, and what became of it.
+//! Card of an approval on the terminal: everything a person needs to decide, and the outcome.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,8 @@ const WIDEST_POINTER: usize = 32;
 /// Texts with more lines are shown on one line with escaped line breaks, unless the card is complete.
 const MOST_LINES: usize = 40;
 
-/// A card in a chat with more lines than this repeats its summaries at the end, because the first one may have scrolled
-/// away.
+/// A card in a chat with more lines than this repeats its summaries at the end, because those at its beginning may have
+/// scrolled off the screen.
 const GLANCE: usize = 20;
 
 /// How much of long values a card shows.
@@ -290,7 +290,8 @@ pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl F
     text
 }
 
-/// Returns true if a text is shown on several lines; `full` if the card is complete.
+/// Returns true if a text is shown on several lines: if it has more than one, and at most [`MOST_LINES`] unless `full`
+/// is true.
 fn is_lines(text: &str, full: bool) -> bool {
     let count = text.lines().count();
     count > 1 && (full || count <= MOST_LINES)

@@ -62,8 +62,8 @@ impl<'p> Marks<'p> {
         }))
     }
 
-    /// Sorts rows by the prominence of their marks: values that nobody stated first, those that the person stated last.
-    /// The sort is stable.
+    /// Sorts rows by the prominence of their marks: values that nobody stated come first, values that the person stated
+    /// come last. The sort is stable.
     pub fn loudest_first(&self, rows: &mut [Row]) {
         rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, LeafView::prominence)));
     }

@@ -21,7 +21,7 @@ pub struct Cell {
 }
 
 enum Text {
-    /// Our own words, and names chosen by an operator.
+    /// The program's own words, and names chosen by an operator.
     Ours(String),
     /// Untrusted text.
     Foreign(Foreign),

@@ -162,13 +162,14 @@ impl Metrics {
         self.expired.inc_by(count);
     }
 
-    /// Sets the number of pending approvals and the age of the oldest.
+    /// Sets the number of pending approvals and the age of the oldest one.
     pub fn waiting(&self, count: u64, oldest_seconds: f64) {
         self.pending.set(i64::try_from(count).unwrap_or(i64::MAX));
         self.oldest_seconds.set(oldest_seconds);
     }
 
-    /// Sets the gauges about the store.
+    /// Sets the gauges about the store: whether it accepts writes, how many outcomes it has not recorded yet, and the
+    /// difference between its clock and this machine's, which is 0 if `clock` is `None`.
     pub fn store(&self, is_writable: bool, unrecorded: usize, clock: Option<ClockTrouble>) {
         self.store_writable.set(is_writable.into());
         self.outcomes_unrecorded

@@ -1,8 +1,8 @@
 //! Refuses unknown query parameters.
 //!
 //! Input: the OpenAPI document, and requests with a query. Output: an error for a parameter that the route does not
-//! have. If unknown parameters were ignored, a proposal sent with `?dryRun=true` would be a real proposal.
-//! Not here: the values of parameters, which the routes check.
+//! have. If unknown parameters were ignored, a proposal sent with `?dryRun=true` would be a real proposal. The routes
+//! themselves check the values of parameters.
 
 use axum::extract::Query;
 use axum::http::{Method, StatusCode, Uri};
