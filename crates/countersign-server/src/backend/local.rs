@@ -48,7 +48,7 @@ impl LocalBackend {
         LocalBackend::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// Like [`LocalBackend::open`], for commands that wait for changes or run calls themselves.
+    /// Like [`LocalBackend::open`], for commands that wait for changes (`watch`) or run calls themselves (`executor`).
     pub async fn open_with(
         global: &Global,
         missing: Missing,

@@ -163,7 +163,7 @@ impl Backend {
         Backend::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// Like [`Backend::open`], for commands that wait for changes or run calls themselves.
+    /// Like [`Backend::open`], for commands that wait for changes (`watch`) or run calls themselves (`executor`).
     pub async fn open_with(
         global: &Global,
         missing: Missing,

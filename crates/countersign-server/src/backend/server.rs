@@ -69,7 +69,7 @@ impl Server {
         self.ask(question).await
     }
 
-    /// Sends a POST request with a JSON body and parses the JSON response.
+    /// Sends a POST request with a JSON body and, if given, an idempotency key. Parses the JSON response.
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,

@@ -56,7 +56,8 @@ impl Lines {
         }
     }
 
-    /// Returns the sender for text printed above the line being typed, if the terminal supports that.
+    /// Returns the sender for text printed above the line being typed; `None` if the input or the terminal does not
+    /// support that.
     pub fn above(&self) -> Option<Sender<String>> {
         match self {
             Lines::Pipe => None,

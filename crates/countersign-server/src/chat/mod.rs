@@ -1,7 +1,8 @@
 //! `countersign chat`: a conversation with an agent on a terminal or through a pipe.
 //!
-//! Input: lines. Output: the agent's text behind a gutter, and cards. The store, gate and policy are those of every
-//! other command, so that a card can also be decided elsewhere.
+//! Input: lines. Output: the agent's text behind a gutter, and cards. Approvals are in the same store as those of every
+//! other command, so that a card can also be decided elsewhere. The policy is the agent's own, unless `--policy` names
+//! another.
 
 mod event;
 mod line;

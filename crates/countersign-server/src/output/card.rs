@@ -31,7 +31,7 @@ const GLANCE: usize = 20;
 /// How much of long values a card shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Beginning and end, and how much is missing.
+    /// The beginning and the end of a long value, and how much is missing between them.
     Short,
     /// Complete values.
     Whole,
@@ -250,7 +250,8 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
     text
 }
 
-/// Renders a table of values: provenance mark, pointer and value.
+/// Renders a table of values: provenance mark (if `marks` are given), pointer and value. `value` renders the value of a
+/// row.
 pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl Fn(&Row) -> String) -> String {
     if rows.is_empty() {
         return format!("{indent}  {}\n", paint(style::FAINT, "no arguments"));

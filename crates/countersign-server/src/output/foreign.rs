@@ -65,7 +65,7 @@ impl Foreign {
         Foreign(table::fit(&self.0, room))
     }
 
-    /// Width of the text in columns, without gutter.
+    /// Returns the width of the text in columns, without the gutter.
     pub fn width(&self) -> usize {
         self.0.width()
     }

@@ -251,7 +251,8 @@ impl Layout {
     }
 }
 
-/// Wraps a complete text. See [`Layout`] for text that comes in pieces.
+/// Wraps a complete text for a screen of `width` columns; without a width nothing is wrapped. See [`Layout`] for text
+/// that comes in pieces.
 pub fn lay(text: &str, width: Option<usize>) -> String {
     Layout::new().push(text, width)
 }

@@ -57,7 +57,7 @@ enum Ended {
 }
 
 impl OutcomeFile {
-    /// Returns the outcome file next to a store.
+    /// Returns the outcome file next to a store: `-outcomes` is appended to the path of the store.
     pub fn next_to(store: &Path, sealer: Option<Sealer>) -> OutcomeFile {
         let mut path = store.as_os_str().to_owned();
         path.push("-outcomes");

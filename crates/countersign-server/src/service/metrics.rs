@@ -15,7 +15,8 @@ use prometheus_client::registry::Registry;
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// Approvals that are given faster than this count as hasty: the person can hardly have read the card.
+/// An approval given less than this many seconds after the proposal counts as hasty: the person can hardly have read
+/// the card.
 pub const HASTY_SECONDS: f64 = 2.0;
 
 /// Counters, gauges and their registry.
@@ -117,7 +118,7 @@ impl Metrics {
     }
 
     /// Counts a decision: if it was refused, the reason; otherwise the verdict and the time from the proposal to the
-    /// decision.
+    /// decision. Does nothing if the approval is not decided yet.
     pub fn decided(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
         if let Some(refusal) = refusal {
             self.refused.get_or_create(&[("reason", refusal.code())]).inc();

@@ -40,7 +40,7 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
-    /// Wakes waiters of this process.
+    /// Wakes waiters of this process: those of the changed approvals, and those that follow all changes.
     pub(super) fn publish(&self, result: &GroupResult) {
         if result.is_unchanged() {
             return;

@@ -84,7 +84,7 @@ pub(super) struct ChangedApproval {
 pub(super) enum GroupError {
     /// The server refused the transaction. Nothing was written, and the connection can be used again.
     Refused(StoreError),
-    /// Concurrent transactions were in the way, so a retry may succeed. Nothing was written.
+    /// The transaction conflicted with a concurrent one, so a retry may succeed. Nothing was written.
     Collided(StoreError),
     /// The connection is lost, and nothing was written.
     Lost(String),

@@ -358,7 +358,7 @@ impl AuditContext<'_> {
         Ok(RangeResult::Approvals(audited, counts))
     }
 
-    /// Reports calls and events whose approval does not exist.
+    /// Reports calls and events whose approval does not exist. Does nothing in an audit of one tenant or of a sample.
     fn add_orphans(&self, audited: &mut Audited, calls: &[(i64, StoredCall)], events: &[(i64, StoredEvent)]) {
         // A sample reads one approval at a time, and an orphaned row's tenant is unknown.
         if self.audit.tenant.is_some() || self.audit.sample.is_some() {
@@ -670,7 +670,8 @@ impl<T> RowGroups<T> {
     }
 }
 
-/// Reads a text column. Invalid UTF-8 is replaced, which makes the hashes differ.
+/// Reads a text column; `None` if its value is neither text nor a blob. Invalid UTF-8 is replaced, which makes the
+/// hashes differ.
 fn text(row: &Row<'_>, column: usize) -> Result<Option<String>, LoadError> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

@@ -14,7 +14,7 @@ pub(super) enum Fault {
     Transaction(StoreError),
     /// The file or its disk is broken: the store must not write anything any more.
     Broken(String),
-    /// One command failed; the others of its transaction are unaffected.
+    /// One command failed. The other commands of its transaction can run without it.
     Command(StoreError),
 }
 

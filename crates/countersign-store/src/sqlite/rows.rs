@@ -71,7 +71,7 @@ pub(super) struct SqlRows<'a> {
 
 /// Result of a committed transaction.
 pub(super) struct Committed {
-    /// Changed approvals, oldest change first.
+    /// Approvals that existed before and were changed, oldest change first.
     pub(super) saved: Vec<SharedApproval>,
     /// The `seq` of the transaction's first and last event; `None` if it has no events.
     pub(super) events: Option<(i64, i64)>,

@@ -170,9 +170,8 @@ mod inotify_watch {
             self.renew_watch(is_written)
         }
 
-        /// Renews the one-shot watch after a notification.
-        /// INVARIANT: renewed before the caller reads the database, so no write is missed between a read and the next
-        /// notification.
+        /// Renews the one-shot watch if `is_written` is true, and returns `is_written`. INVARIANT: the watch is renewed
+        /// before the caller reads the database, so no write is missed between a read and the next notification.
         fn renew_watch(&mut self, is_written: bool) -> io::Result<bool> {
             if is_written {
                 self.descriptor = add_watch(&mut self.inotify.watches(), &self.wal)?;
