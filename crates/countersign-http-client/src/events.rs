@@ -73,8 +73,8 @@ impl EventReader {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// Returns the next whole event, or `None` if more chunks are needed first. An event with no field that the
-    /// standard knows is skipped.
+    /// Returns the next whole event, or `None` if more chunks are needed first. An event that has neither a field that
+    /// the standard knows nor a comment is skipped.
     pub fn next_event(&mut self) -> Result<Option<Event>, EventTooLarge> {
         while let Some(line) = self.next_line()? {
             if !line.is_empty() {

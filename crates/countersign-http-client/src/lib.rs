@@ -143,8 +143,8 @@ impl Client {
             .await
     }
 
-    /// Like [`Client::send`], but calls `check` just before each write of the request. If `check` fails, nothing more is
-    /// sent: the error is `NotSent` if no byte was written before, and `Unknown` otherwise.
+    /// Like [`Client::send`], but calls `check` just before each write of the request. If `check` fails, nothing more
+    /// is sent: the error is `NotSent` if no byte was written before, and `Unknown` otherwise.
     pub async fn send_after_check(
         &self,
         method: Method,

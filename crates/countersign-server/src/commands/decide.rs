@@ -156,7 +156,8 @@ async fn wait_for_run(backend: &Backend, approval: ApprovalView, output: &mut Ou
     }
 }
 
-/// Adds a hint to a refusal: who may approve, or that an edit needs the policy that the call was proposed under.
+/// Adds a hint to some refusals: who may approve, that an edit needs the policy that the call was proposed under, or
+/// how to see what an approved call did.
 fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
     if failure.code == "bad_edit" && failure.message.contains("does not list the tool") {
         return failure.hint(

@@ -55,7 +55,7 @@ impl Foreign {
         Foreign(one_line(&clip(text, max_chars).to_string()).into_owned())
     }
 
-    /// Like [`Foreign::clip`], but keeps line breaks unless there are many.
+    /// Like [`Foreign::clip`], but keeps line breaks unless there are more than 40 lines.
     pub fn clip_lines(text: &str, max_chars: usize) -> Foreign {
         Foreign(display::with_line_breaks(&clip(text, max_chars).to_string()).into_owned())
     }
@@ -86,7 +86,7 @@ pub fn shown(text: &str) -> String {
     Foreign::once(text).mark()
 }
 
-/// Like [`shown`], with escaped line breaks as real ones, where they hide nothing. Each line has the gutter.
+/// Like [`shown`], but with real line breaks, unless there are more than 40 lines. Each line has the gutter.
 pub fn shown_lines(text: &str) -> String {
     Foreign(display::with_line_breaks(&once(text)).into_owned()).mark()
 }

@@ -1,8 +1,8 @@
 //! Locks, reads and writes registry entries, in the same transaction as the approvals of a group of commands.
 //!
 //! Input: the entries that a group of commands names, and the changes that its commands make to them. Output: the
-//! changes to write.
-//! Not here: which changes are allowed (the library decides that), and transactions (`transaction`).
+//! changes to write. The library decides which changes are allowed, and `transaction` begins and commits the
+//! transaction.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -478,7 +478,8 @@ fn calls(connection: &Connection, from: i64, to: i64) -> Result<Vec<(i64, Stored
     Ok(calls)
 }
 
-/// Computes the leaf hashes of a range of the log. Each approval's tenant and id are looked up once per range.
+/// Computes the leaf hashes of a range of the log, and finds the first event that is out of order. Each approval's
+/// tenant and id are looked up once per range.
 fn audit_log(connection: &Connection, from: i64, to: i64, position: u64) -> Result<RangeResult, LoadError> {
     let mut find = connection.prepare_cached(TENANT_AND_ID)?;
     let mut names: HashMap<i64, (String, [u8; 16])> = HashMap::new();
