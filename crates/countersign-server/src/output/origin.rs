@@ -21,7 +21,7 @@ pub struct Marks<'p> {
 }
 
 impl<'p> Marks<'p> {
-    /// Indexes the marks of a provenance.
+    /// Creates an index of the marks of a provenance.
     pub fn new(provenance: &'p ProvenanceView) -> Marks<'p> {
         let (mut values, mut keys) = (HashMap::new(), HashMap::new());
         for leaf in &provenance.leaves {
