@@ -6,7 +6,7 @@ use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Largest event in bytes.
+/// Maximum size of an event, in bytes.
 const LARGEST_EVENT: usize = 1024 * 1024;
 
 /// A connection and its read buffer.
@@ -105,7 +105,8 @@ impl Connection {
     }
 }
 
-/// Returns the `Content-Length`, or `None` if the header is missing. Our servers write header names in lower case.
+/// Returns the `Content-Length`, or `None` if the header is missing. The measured servers send header names in lower
+/// case.
 fn length(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"\r\ncontent-length: ";
     let behind = head.get(memmem::find(head, NAME)? + NAME.len()..)?;

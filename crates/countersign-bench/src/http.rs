@@ -41,7 +41,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Starts a service on an empty SQLite store, with all its features on.
+    /// Starts a service on an empty SQLite store, with all its features on, and creates `readers` tokens that may read
+    /// events.
     pub(super) async fn start(
         location: &StoreLocation,
         args: &BenchArgs,

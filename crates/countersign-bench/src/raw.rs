@@ -1,4 +1,4 @@
-//! Limits of the machine itself, without the gate: syncs of the disk, memory of a task.
+//! Measures limits of the machine itself, without the gate: syncs of the disk, memory of a task.
 
 use std::io::Write;
 use std::path::Path;

@@ -42,7 +42,9 @@ pub(super) async fn nodes(location: &StoreLocation, span: Duration) -> anyhow::R
     Ok(report("nodes", whole, elapsed, json!({})))
 }
 
-/// Repeats for `span`: an agent waits at one gate, and a person decides at the other.
+/// Repeats for `span`: an agent waits at one gate, and a person decides at the other. Returns, for each round, the time
+/// from the answer to the decision until the agent is woken, and the time from the call of `decide` until then. The
+/// last value is the total time.
 async fn rounds(
     agent: &Gate,
     person: &Gate,

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Private targets that may be called, as `HOST:PORT`.
+/// Private targets that may be called, as `HOST:PORT`. Public addresses are always allowed.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedTargets(Arc<[String]>);
 
@@ -16,7 +16,7 @@ pub struct AllowedTargets(Arc<[String]>);
 pub struct NoPort(pub String);
 
 impl AllowedTargets {
-    /// Parses the operator's list. Each entry needs a port.
+    /// Creates the list from the operator's entries, each `HOST:PORT`. Fails if an entry has no port.
     pub fn new(targets: &[String]) -> Result<AllowedTargets, NoPort> {
         for target in targets {
             let has_port = target

@@ -1,8 +1,9 @@
 //! Parser for server-sent events in a stream that may be split anywhere.
 //!
 //! Input: chunks of bytes. Output: whole events; an event that is incomplete at the end of the stream is dropped. Lines
-//! end at LF, CR or CRLF, as the standard says: a parser that knows only LF would see one event where others see two.
-//! Not here: UTF-8 validation. Values are bytes that share the buffer's memory; callers that need text validate them.
+//! end at LF, CR or CRLF, as the standard requires: a parser that knows only LF would see one event where others see
+//! two. Values are not checked to be UTF-8: they are bytes that share the buffer's memory, and callers that need text
+//! validate them.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -72,8 +73,8 @@ impl EventReader {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// Returns the next whole event, or `None` if more chunks are needed first. An event with no field that the
-    /// standard knows is skipped.
+    /// Returns the next whole event, or `None` if more chunks are needed first. An event that has neither a field that
+    /// the standard knows nor a comment is skipped.
     pub fn next_event(&mut self) -> Result<Option<Event>, EventTooLarge> {
         while let Some(line) = self.next_line()? {
             if !line.is_empty() {

@@ -63,7 +63,7 @@ impl Target {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Returns true if requests could be read on the way: plain HTTP to a host other than this machine.
+    /// Returns true if requests could be read in transit: plain HTTP to a host other than this machine.
     pub fn is_remote_plaintext(&self) -> bool {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         let is_loopback = match bare.parse::<IpAddr>() {
@@ -143,8 +143,8 @@ impl Client {
             .await
     }
 
-    /// Like [`Client::send`], but calls `check` just before each write of the request. If `check` fails, nothing more is
-    /// sent: the error is `NotSent` if no byte was written before, and `Unknown` otherwise.
+    /// Like [`Client::send`], but calls `check` just before each write of the request. If `check` fails, nothing more
+    /// is sent: the error is `NotSent` if no byte was written before, and `Unknown` otherwise.
     pub async fn send_after_check(
         &self,
         method: Method,

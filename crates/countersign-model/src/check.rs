@@ -243,7 +243,7 @@ fn may_become((before, after): (Option<State>, Option<State>)) -> bool {
 }
 
 /// Returns true if one command may move a call from the state `before` to the state `after`. A decision may also start
-/// the call.
+/// the call. `None` means that the call does not exist.
 fn may_call_become((before, after): (Option<CallState>, Option<CallState>)) -> bool {
     let Some(after) = after else { return false };
     if before == Some(after) {

@@ -17,8 +17,8 @@
 //! and 2 deciders.
 //!
 //! Abstractions: time is counted in ticks; a lease may lapse at any moment (its length is up to the server); checking
-//! the deadline and sending are one step, because the tool refuses requests after the signed deadline. Not here:
-//! batches, edits, undo and passed calls, which the store suite's random programs cover.
+//! the deadline and sending are one step, because the tool refuses requests after the signed deadline. Batches, edits,
+//! undo and passed calls are not modelled; the store suite's random programs cover them.
 
 mod check;
 mod rows;

@@ -350,7 +350,7 @@ fn start(world: &mut World, node: usize, index: usize) -> Option<()> {
     Some(())
 }
 
-/// Gives the node a permit for the call.
+/// Gives the node a permit for the call. Returns `None` if there is no such node or approval.
 fn permitted(world: &mut World, node: usize, index: usize, approval: &SharedApproval) -> Option<()> {
     let (since, digest) = (world.tick, approval.digest);
     let memory = world.nodes.get_mut(node)?.memory.get_mut(index)?;
@@ -359,7 +359,7 @@ fn permitted(world: &mut World, node: usize, index: usize, approval: &SharedAppr
 }
 
 /// Sends a call as the gate does: not after its deadline, and, if time has passed since the start, only if the record
-/// still shows this node's run.
+/// still shows this node's run. Returns `None` if the node has no permit for the call.
 fn send(instance: &Instance, world: &mut World, node: usize, index: usize, succeeds: bool) -> Option<()> {
     let found = world.nodes.get(node)?;
     let Memory::Permit { since, digest } = found.memory.get(index)?.clone() else {

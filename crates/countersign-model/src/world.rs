@@ -40,7 +40,8 @@ pub struct Instance {
 pub enum Rule {
     /// A store reads its clock after it has the lock. Without this rule, a decision may carry an earlier time.
     ClockAfterLock,
-    /// A node checks a call's deadline just before sending it (X84).
+    /// Just before sending a call, a node checks the call's deadline, and that the record still shows this node's run
+    /// (X84).
     LookBeforeSending,
 }
 

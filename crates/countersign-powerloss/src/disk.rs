@@ -1,7 +1,7 @@
 //! A simulated disk for one folder: its visible content, its content after a power cut, and the time of the cut.
 //!
 //! Input: operations, reported by the VFS. Output: whether an operation may happen, and after the cut the surviving
-//! files. Not here: the files while there is power. Those are ordinary files in the folder.
+//! files. While there is power, the files are ordinary files in the folder.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -25,7 +25,7 @@ pub struct Disk {
 /// How strictly SQLite syncs on this disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// The setting of the store.
+    /// With the `synchronous` setting that the store chooses.
     AsSet,
     /// Always `synchronous=NORMAL`, to check that the tests notice lost commits.
     Normal,

@@ -15,7 +15,8 @@
 //! COUNTERSIGN_TEST_F05_SEED=7 COUNTERSIGN_TEST_F05=1 cargo test -p countersign-powerloss -- --nocapture
 //! ```
 //!
-//! Not here: errors of a disk that keeps working (disk full, failing syncs), and disks that lie about syncs.
+//! Errors of a disk that keeps working (disk full, failing syncs) are not simulated, nor are disks that lie about
+//! syncs.
 
 mod disk;
 mod random;

@@ -10,7 +10,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Returns a number below `limit`, or 0 if `limit` is 0.
+    /// Returns a random number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -19,7 +19,7 @@ impl Random {
         (bits ^ (bits >> 31)).checked_rem(limit).unwrap_or(0)
     }
 
-    /// Returns an index into a collection of this length.
+    /// Returns a random index into a collection of `length` elements, or 0 if it is empty.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }

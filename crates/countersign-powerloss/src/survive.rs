@@ -1,8 +1,8 @@
 //! Computes which unsynced changes survive a power cut.
 //!
 //! Input: the synced content, and the changes since. Output: one of the many possible states of the disk after the cut.
-//! Not here: damage to bytes next to those that were written. SQLite assumes `SQLITE_IOCAP_POWERSAFE_OVERWRITE`, which
-//! the usual file systems provide.
+//! Damage to bytes next to those that were written is not simulated: SQLite assumes `SQLITE_IOCAP_POWERSAFE_OVERWRITE`,
+//! which the usual file systems provide.
 
 use std::collections::BTreeMap;
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Replaces a file's content atomically, or creates the file. An existing file keeps its mode and owner.
 ///
-/// Fails if `path` is a symbolic link, a directory or a device. A caller that means the target of a link resolves the
-/// link first and checks that the target is allowed.
+/// Fails if `path` is a symbolic link, a directory or a device. To write through a link, the caller resolves it first
+/// and checks that its target is allowed.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let existing = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_file() => Some(metadata),

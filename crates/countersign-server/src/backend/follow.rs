@@ -26,7 +26,7 @@ const PAGE: usize = 256;
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 /// Time without any data after which a connection counts as lost. The server sends a keep-alive every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Maximum size of an event, in bytes. Our server sends no larger ones.
+/// Maximum size of an event, in bytes. A Countersign server sends no larger ones.
 const LARGEST_EVENT: usize = 4 * 1024 * 1024;
 /// First delay between reconnects, doubled after each failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);

@@ -48,7 +48,7 @@ impl LocalBackend {
         LocalBackend::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// Like [`LocalBackend::open`], for commands that wait for changes or run calls themselves.
+    /// Like [`LocalBackend::open`], for commands that wait for changes (`watch`) or run calls themselves (`executor`).
     pub async fn open_with(
         global: &Global,
         missing: Missing,
@@ -83,7 +83,7 @@ impl LocalBackend {
         self.gate.store()
     }
 
-    /// Returns the name of the person at the command line.
+    /// Returns the name of the person at the command line: from `--as`, or else of their account on this machine.
     pub fn person(&self) -> Result<Person, Failure> {
         identity::person(self.name.as_deref())
     }

@@ -1,8 +1,8 @@
 //! Backend of a command: the local store, or a remote server.
 //!
 //! Input: requests in the library's types. Output: approvals as JSON views, so that a command prints the same with
-//! either backend.
-//! Not here: rules and wording. A local backend calls the gate, a remote one calls a server's API.
+//! either backend. A local backend calls the gate, a remote one calls a server's API; neither adds rules or wording of
+//! its own.
 
 mod credential;
 mod follow;
@@ -102,7 +102,7 @@ pub struct Deciding {
 }
 
 impl Deciding {
-    /// Decides on a card that was shown completely.
+    /// Creates a decision on a card that was shown completely.
     pub fn on(card: WholeCard, verdict: Verdict) -> Deciding {
         Deciding {
             id: card.approval(),
@@ -114,7 +114,7 @@ impl Deciding {
         }
     }
 
-    /// Denies an approval, for which no card has to be shown.
+    /// Creates a denial, for which no card has to be shown.
     pub fn deny(id: ApprovalId) -> Deciding {
         Deciding {
             id,
@@ -163,7 +163,7 @@ impl Backend {
         Backend::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// Like [`Backend::open`], for commands that wait for changes or run calls themselves.
+    /// Like [`Backend::open`], for commands that wait for changes (`watch`) or run calls themselves (`executor`).
     pub async fn open_with(
         global: &Global,
         missing: Missing,
@@ -263,8 +263,8 @@ impl Backend {
         either!(self, backend => backend.wait(id, until, limit).await)
     }
 
-    /// Returns true if another process is likely to run the approved calls of this approval: a service that is alive, or
-    /// the gateway or coding agent that proposed them.
+    /// Returns true if another process is likely to run the approved calls of this approval: a service that is alive,
+    /// or the gateway or coding agent that proposed them.
     pub async fn has_runner(&self, approval: &ApprovalView) -> bool {
         match self {
             Backend::Local(backend) => approval.is_hosted() || backend.has_service().await,
@@ -272,7 +272,7 @@ impl Backend {
         }
     }
 
-    /// Follows events from now on.
+    /// Starts a stream of the events that happen from now on and match the filter.
     pub async fn follow(&self, wanted: EventFilter) -> Result<EventStream<'_>, Failure> {
         Ok(match self {
             Backend::Local(backend) => EventStream::Local(LocalEventStream::start(backend, wanted).await?),
@@ -298,7 +298,7 @@ impl Backend {
     }
 }
 
-/// Error for an approval that does not exist or is not visible.
+/// Returns the error for an approval that does not exist or is not visible.
 fn not_there(id: ApprovalId) -> Failure {
     Failure::error("not_found", format!("there is no approval `{}`", id.short()))
         .hint("find it with `countersign list --all`")

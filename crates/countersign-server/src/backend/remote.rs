@@ -55,7 +55,7 @@ pub struct RemoteBackend {
 }
 
 impl RemoteBackend {
-    /// Prepares requests to the server; sends nothing yet.
+    /// Prepares requests to the server; sends nothing yet. Without an `executor`, the backend runs no calls itself.
     pub fn open(
         global: &Global,
         url: &str,
@@ -241,7 +241,7 @@ impl RemoteBackend {
         }
     }
 
-    /// Reports the outcome of a passed call that was run here. A failure is only logged.
+    /// Reports the outcome of a passed call that was run here; does nothing without a permit. A failure is only logged.
     async fn tell_passed(&self, started: Option<HostPermit>, outcome: &Outcome) {
         let Some(started) = started else { return };
         let Ok(call) = started.id.parse() else { return };

@@ -41,7 +41,8 @@ pub struct Question<'a> {
 }
 
 impl Server {
-    /// Parses the address. Refuses an address over which the token would be sent unencrypted (H02).
+    /// Creates the settings for requests to the server at `url`. Refuses a URL over which the token would be sent
+    /// unencrypted (H02).
     pub fn new(url: &str, token: Secret) -> Result<Server, Failure> {
         let base = target(url)?;
         Ok(Server {
@@ -68,7 +69,7 @@ impl Server {
         self.ask(question).await
     }
 
-    /// Sends a POST request with a JSON body and parses the JSON response.
+    /// Sends a POST request with a JSON body and, if given, an idempotency key. Parses the JSON response.
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -87,7 +88,7 @@ impl Server {
         self.ask(question).await
     }
 
-    /// Opens an event stream, resuming after the event with this id.
+    /// Opens an event stream that resumes after the event with the id `after`, or that begins now if `after` is `None`.
     pub async fn stream(&self, path: &str, after: Option<&str>) -> Result<StreamedResponse, Failure> {
         let mut headers = self.headers(None)?;
         if let Some(after) = after {

@@ -1,4 +1,4 @@
-//! Converts progress to one line of JSON, in the same format as the HTTP stream.
+//! Converts the progress of a turn to JSON events, in the same format as the HTTP stream.
 
 use countersign_agent::progress::Progress;
 use serde_json::{Value, json};

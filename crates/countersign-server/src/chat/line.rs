@@ -56,7 +56,8 @@ impl Lines {
         }
     }
 
-    /// Returns the sender for text printed above the line being typed, if the terminal supports that.
+    /// Returns the sender for text printed above the line being typed; `None` if the input or the terminal does not
+    /// support that.
     pub fn above(&self) -> Option<Sender<String>> {
         match self {
             Lines::Pipe => None,
@@ -64,7 +65,7 @@ impl Lines {
         }
     }
 
-    /// Returns the next line. Keys act as buttons only while a card is shown.
+    /// Waits for the person's next input. Keys act as buttons only while a card is shown.
     pub async fn next(&mut self) -> Result<Line, Failure> {
         match self {
             Lines::Pipe => blocking(read_pipe).await?,

@@ -1,7 +1,8 @@
 //! `countersign chat`: a conversation with an agent on a terminal or through a pipe.
 //!
-//! Input: lines. Output: the agent's text behind a gutter, and cards. The store, gate and policy are those of every
-//! other command, so that a card can also be decided elsewhere.
+//! Input: lines. Output: the agent's text behind a gutter, and cards. Approvals are in the same store as those of every
+//! other command, so that a card can also be decided elsewhere. The policy is the agent's own, unless `--policy` names
+//! another.
 
 mod event;
 mod line;
@@ -103,7 +104,7 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     }
 }
 
-/// Returns the next line. If the card is decided elsewhere meanwhile, the outcome is printed above the line being
+/// Waits for the next line. If the card is decided elsewhere meanwhile, the conversation continues above the line being
 /// typed.
 async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
     let above = lines.above();

@@ -1,7 +1,7 @@
 //! Prints a conversation.
 //!
-//! INVARIANT: a gutter (`│ `) precedes every row of the agent's text and of a call's values; only our own text has
-//! none.
+//! INVARIANT: a gutter (`│ `) precedes every row of the agent's text and of a call's values; only the program's own
+//! text has none.
 
 use clap::builder::styling::Style;
 use countersign::approval::Approval;
@@ -129,8 +129,8 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints a card and its buttons, or the failure if the store cannot be read. `length` tells whether long values
-    /// are cut.
+    /// Prints a card and its buttons, or the failure if the store cannot be read. With [`Length::Short`], facts that
+    /// the chat already shows, such as the agent and the times, are left out.
     pub async fn card(
         &mut self,
         gate: &Gate,
@@ -244,8 +244,8 @@ fn tool_line(style: Style, status: &str, tool: &str) -> String {
     paint(style, &format!("  · {}: {}", once(status), foreign(tool)))
 }
 
-/// Returns the number of rows that a typed line takes, or more: wide characters take two columns, and a tab up to eight.
-/// A row too many only makes a card count as scrolled off earlier.
+/// Returns the number of rows that a typed line takes, or more: wide characters take two columns, and a tab up to
+/// eight. A row too many only makes a card count as scrolled off earlier.
 fn typed_rows(line: &str, columns: usize) -> usize {
     let tabs = line.matches('\t').count();
     1 + (line.width() + 8 * tabs) / columns.saturating_sub(1).max(1)

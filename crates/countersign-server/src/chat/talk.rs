@@ -132,7 +132,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Continues the agent's turn after the current card was decided elsewhere, and says how the card ended.
+    /// Continues the agent's turn after the current card was decided elsewhere, and prints how the card ended. Does
+    /// nothing if there is no card.
     pub async fn resume(&mut self) {
         let Some(ended) = self.card.as_ref().map(|(_, prompt)| prompt.approval) else {
             return;
@@ -205,7 +206,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Approves the card if all of it has been on the screen; otherwise says why not.
+    /// Approves the card. If not all of it is on the screen (`unseen`), prints why it cannot be approved; a card that
+    /// has scrolled away is printed again.
     async fn press_yes(&mut self, unseen: Option<Unseen>) {
         let Some(unseen) = unseen else {
             return self.press(Button::Yes).await;

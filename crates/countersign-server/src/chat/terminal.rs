@@ -34,7 +34,7 @@ pub struct Terminal {
 impl Terminal {
     pub fn new(said: &[Message], typing: &Typing) -> Result<Terminal, Failure> {
         let config = Config::builder().max_history_size(REMEMBERED);
-        // Colours are forced on, because the editor otherwise does not repaint our prompt, which itself contains no
+        // Colours are forced on, because the editor otherwise does not repaint the prompt, which itself contains no
         // colours.
         let config = config
             .map_err(no_terminal)?

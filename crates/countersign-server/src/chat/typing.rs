@@ -126,7 +126,7 @@ impl Typing {
         self.toggle(marked)
     }
 
-    /// Returns the positions of the selected calls, or `None` if all calls are selected.
+    /// Returns the positions of the selected calls, or `None` if all calls are selected or no card is shown.
     pub fn some(&self) -> Option<Vec<u8>> {
         let state = self.state();
         let chosen = &state.card.as_ref()?.chosen;

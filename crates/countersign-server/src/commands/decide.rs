@@ -130,9 +130,9 @@ async fn decide(
     Ok(Exit::Done)
 }
 
-/// Waits a moment for another process to run the calls that were just approved, and returns the approval after that.
-/// Does not wait for JSON output, so that scripts are not delayed; they use `countersign wait --finished`. The decision
-/// is on record, so an error here is not reported: the approval is returned as it was.
+/// Waits a moment for another process to run the calls that were just approved, and returns the approval after that. In
+/// JSON mode it does not wait, so that scripts are not delayed; they use `countersign wait --finished`. The decision is
+/// on record, so an error here is not reported: the approval is returned as it was.
 async fn wait_for_run(backend: &Backend, approval: ApprovalView, output: &mut Output) -> ApprovalView {
     let is_left_to_run = approval.next_released().is_some();
     if output.is_json || !is_left_to_run || !backend.has_runner(&approval).await {
@@ -156,7 +156,8 @@ async fn wait_for_run(backend: &Backend, approval: ApprovalView, output: &mut Ou
     }
 }
 
-/// Adds a hint to a refusal: who may approve, or that an edit needs the policy that the call was proposed under.
+/// Adds a hint to some refusals: who may approve, that an edit needs the policy that the call was proposed under, or
+/// how to see what an approved call did.
 fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
     if failure.code == "bad_edit" && failure.message.contains("does not list the tool") {
         return failure.hint(

@@ -19,14 +19,14 @@ const LARGEST_BATCH: usize = MOST_CALLS * (Limits::ARGUMENTS.bytes + 1024);
 /// Largest conversation file, in bytes.
 const LARGEST_CONVERSATION: usize = 16 * 1024 * 1024;
 
-/// Tool name and the exact bytes of the arguments.
+/// A call to propose: the tool's name and the exact bytes of the arguments.
 pub struct Proposed {
     pub tool: ToolName,
     /// Arguments, validated.
     pub arguments: Arguments,
 }
 
-/// Parses one call from the command line.
+/// Parses one call from the command line. Without `arguments`, the call has an empty object as its arguments.
 pub fn single(tool: &str, arguments: Option<&str>) -> Result<Proposed, Failure> {
     let bytes = argument_bytes(arguments.unwrap_or("{}"))?;
     checked(tool, bytes, "")

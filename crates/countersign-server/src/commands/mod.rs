@@ -85,7 +85,8 @@ pub fn hook_answers(command: &Command) -> Option<crate::hook::Dialect> {
     }
 }
 
-/// Parses an optional text as a name type of the library, such as a channel. Fails if the text is not a valid name.
+/// Parses an optional text as a name type of the library, such as a channel; `None` stays `None`. Fails if the text is
+/// not a valid name.
 fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
     text: Option<&str>,
 ) -> Result<Option<T>, Failure> {
@@ -93,7 +94,8 @@ fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
     name.map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }
 
-/// Parses an agent's name for a filter. Unlike in a proposal, the reserved names of served agents are allowed.
+/// Parses an agent's name for a filter; `None` stays `None`. Unlike in a proposal, the reserved names of served agents
+/// are allowed.
 fn agent_to_look_for(text: Option<&str>) -> Result<Option<countersign::id::Agent>, Failure> {
     let agent = text.map(countersign::id::Agent::stored).transpose();
     agent.map_err(|problem| Failure::error("bad_name", problem.to_string()))

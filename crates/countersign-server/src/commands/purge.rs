@@ -67,7 +67,8 @@ fn approvals(count: usize) -> String {
     }
 }
 
-/// Asks the person at the terminal. Fails if there is none, because then nobody can answer.
+/// Asks the person at the terminal whether to erase, and returns true if they agree. Fails if there is no terminal,
+/// because then nobody can answer.
 fn agrees(count: usize) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let message = format!("this would erase the content of {} for good", approvals(count));

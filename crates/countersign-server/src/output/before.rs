@@ -1,4 +1,4 @@
-//! Shows what a call would change, and how a person edited it.
+//! Shows what a call would change, compared with the current state, and how a person edited the call.
 
 use super::card::{Length, result_text};
 use super::foreign::{Foreign, named, shown};

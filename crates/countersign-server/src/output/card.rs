@@ -1,4 +1,4 @@
-//! Card of an approval on the terminal: everything a person needs to decide, and what became of it.
+//! Card of an approval on the terminal: everything a person needs to decide, and the outcome.
 
 use std::collections::HashMap;
 
@@ -25,14 +25,14 @@ const WIDEST_POINTER: usize = 32;
 /// Texts with more lines are shown on one line with escaped line breaks, unless the card is complete.
 const MOST_LINES: usize = 40;
 
-/// A card in a chat with more lines than this repeats its summaries at the end, because the first one may have scrolled
-/// away.
+/// A card in a chat with more lines than this repeats its summaries at the end, because those at its beginning may have
+/// scrolled off the screen.
 const GLANCE: usize = 20;
 
 /// How much of long values a card shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Beginning and end, and how much is missing.
+    /// The beginning and the end of a long value, and how much is missing between them.
     Short,
     /// Complete values.
     Whole,
@@ -251,7 +251,8 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
     text
 }
 
-/// Renders a table of values: provenance mark, pointer and value.
+/// Renders a table of values: provenance mark (if `marks` are given), pointer and value. `value` renders the value of a
+/// row.
 pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl Fn(&Row) -> String) -> String {
     if rows.is_empty() {
         return format!("{indent}  {}\n", paint(style::FAINT, "no arguments"));
@@ -291,7 +292,8 @@ pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl F
     text
 }
 
-/// Returns true if a text is shown on several lines; `full` if the card is complete.
+/// Returns true if a text is shown on several lines: if it has more than one, and at most [`MOST_LINES`] unless `full`
+/// is true.
 fn is_lines(text: &str, full: bool) -> bool {
     let count = text.lines().count();
     count > 1 && (full || count <= MOST_LINES)

@@ -41,7 +41,7 @@ pub fn problems(file: &Path, problems: &[Problem], notices: &[Problem]) -> Strin
     text
 }
 
-/// Renders a table with one line per tool.
+/// Renders a table with one line per tool. The last column is cut to fit into `width` columns, if a width is given.
 pub fn table(listed: &[ToolListing<'_>], width: Option<usize>) -> String {
     if listed.is_empty() {
         return "No tools are listed: every call is held.\n".to_owned();

@@ -13,7 +13,7 @@ use crate::view::{ApprovalView, VoteView};
 /// Maximum length of the agent's claim on a short card, in characters.
 const CLAIM_CHARS: usize = 1_000;
 
-/// Renders the facts, one per line.
+/// Renders the facts, one per line. On a [`Length::Short`] card, a long claim of the agent is cut.
 pub fn facts(approval: &ApprovalView, length: Length) -> String {
     let now = approval.now.0;
     let mut lines: Vec<(&str, String)> = vec![("agent", foreign(&approval.agent_name))];

@@ -15,7 +15,7 @@ pub(super) const BEGIN: char = '\u{e000}';
 /// End of untrusted text.
 pub(super) const END: char = '\u{e001}';
 
-/// Start of a quotation inside our own text.
+/// Start of a quotation inside the program's own text.
 pub(super) const QUOTE: char = '\u{e002}';
 /// End of a quotation.
 pub(super) const UNQUOTE: char = '\u{e003}';
@@ -55,7 +55,7 @@ impl Foreign {
         Foreign(one_line(&clip(text, max_chars).to_string()).into_owned())
     }
 
-    /// Like [`Foreign::clip`], but keeps line breaks unless there are many.
+    /// Like [`Foreign::clip`], but keeps line breaks unless there are more than 40 lines.
     pub fn clip_lines(text: &str, max_chars: usize) -> Foreign {
         Foreign(display::with_line_breaks(&clip(text, max_chars).to_string()).into_owned())
     }
@@ -65,7 +65,7 @@ impl Foreign {
         Foreign(table::fit(&self.0, room))
     }
 
-    /// Width of the text in columns, without gutter.
+    /// Returns the width of the text in columns, without the gutter.
     pub fn width(&self) -> usize {
         self.0.width()
     }
@@ -86,24 +86,25 @@ pub fn shown(text: &str) -> String {
     Foreign::once(text).mark()
 }
 
-/// Like [`shown`], with escaped line breaks as real ones, where they hide nothing. Each line has the gutter.
+/// Like [`shown`], but with real line breaks, unless there are more than 40 lines. Each line has the gutter.
 pub fn shown_lines(text: &str) -> String {
     Foreign(display::with_line_breaks(&once(text)).into_owned()).mark()
 }
 
-/// Escapes a name chosen by an operator (a person, a group, a file) for use inside our own sentence, without a gutter.
+/// Escapes a name chosen by an operator (a person, a group, a file) for use inside a sentence of the program, without a
+/// gutter.
 pub fn named(text: &str) -> String {
     one_line(&escape(text)).into_owned()
 }
 
-/// Escapes text that a stranger may have chosen, such as a file path, and marks it as a quotation inside our own
-/// sentence.
+/// Escapes text that a stranger may have chosen, such as a file path, and marks it as a quotation inside a sentence of
+/// the program.
 pub fn quoted(text: &str) -> String {
     format!("{QUOTE}{}{UNQUOTE}", one_line(&escape(text)))
 }
 
-/// Marks a sentence of ours that may quote untrusted text, such as an error. Everything from its first backtick on
-/// counts as quoted, because the quoted text may itself contain backticks; wrapped rows of it get a gutter.
+/// Marks a sentence of the program that may quote untrusted text, such as an error. Everything from its first backtick
+/// on counts as quoted, because the quoted text may itself contain backticks; wrapped rows of it get a gutter.
 pub fn quoting(sentence: &str) -> String {
     let sentence = once(sentence);
     match sentence.find('`').and_then(|at| sentence.split_at_checked(at)) {

@@ -1,11 +1,12 @@
 //! Line wrapping for the terminal, with a gutter before every row that untrusted text can reach.
 //!
 //! Input: text with the styles of [`super::style`] and the marks of [`super::foreign`], and the width of the screen, if
-//! there is one. Output: text in which no row is wider than the screen. Our own text is wrapped between words, without
-//! a gutter; untrusted text is wrapped anywhere.
-//! INVARIANT: a row without a gutter starts with our own text. Wrapped rows of untrusted or quoted text, and new lines
-//! inside untrusted text, start with a gutter, so nothing an agent writes can imitate the beginning of our lines
-//! (X100).
+//! there is one. Output: text in which no row is wider than the screen. The program's own text is wrapped between
+//! words, without a gutter; untrusted text is wrapped anywhere.
+//!
+//! INVARIANT: a row without a gutter starts with the program's own text. Wrapped rows of untrusted or quoted text, and
+//! new lines inside untrusted text, start with a gutter, so nothing an agent writes can imitate the beginning of the
+//! program's lines (X100).
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -15,7 +16,7 @@ use super::foreign::{BEGIN, END, QUOTE, UNQUOTE};
 pub const GUTTER: &str = "│ ";
 /// Width of the gutter in columns.
 pub const GUTTER_WIDTH: usize = 2;
-/// Extra indentation of wrapped rows of our own text.
+/// Extra indentation of wrapped rows of the program's own text.
 const INDENT: usize = 2;
 /// Minimum layout width: the gutter and one wide character. Narrower screens are treated as this wide.
 const NARROWEST: usize = 4;
@@ -33,7 +34,7 @@ pub struct Layout {
     is_foreign: bool,
     /// True inside a quotation, in which a wrapped row may start with untrusted text.
     is_quoted: bool,
-    /// Number of leading spaces of the current line of our own text.
+    /// Number of leading spaces of the current line of the program's own text.
     lead: usize,
     /// True after a space and at the start of a row.
     is_between_words: bool,
@@ -120,7 +121,7 @@ impl Layout {
         out
     }
 
-    /// Starts a new row if the next word of our own text does not fit into this one.
+    /// Starts a new row if the next word of the program's own text does not fit into this one.
     fn begin_word(&mut self, text: &str, out: &mut String, width: usize) {
         let wide = word_width(text);
         let is_first = self.used <= self.indent(width);
@@ -213,7 +214,7 @@ impl Layout {
         }
     }
 
-    /// Returns the indentation of continuation rows of our own text.
+    /// Returns the indentation of continuation rows of the program's own text.
     fn indent(&self, width: usize) -> usize {
         let indent = match self.lead <= width / 4 {
             true => self.lead + INDENT,
@@ -250,7 +251,8 @@ impl Layout {
     }
 }
 
-/// Wraps a complete text. See [`Layout`] for text that comes in pieces.
+/// Wraps a complete text for a screen of `width` columns; without a width nothing is wrapped. See [`Layout`] for text
+/// that comes in pieces.
 pub fn lay(text: &str, width: Option<usize>) -> String {
     Layout::new().push(text, width)
 }
@@ -263,7 +265,7 @@ fn columns(character: char) -> usize {
     match character {
         ' '..='~' => 1,
         _ if character.is_alphanumeric() => usual.max(1),
-        // Our own symbols, which every terminal draws in one column.
+        // Symbols that the program itself prints; every terminal draws them in one column.
         '│' | '·' | '…' | '→' | '└' | '“' | '”' | '▶' | '×' => 1,
         _ => character.width_cjk().unwrap_or(0).max(usual).max(1),
     }
@@ -326,7 +328,8 @@ mod tests {
         );
         // A word that is wider than the screen is cut.
         assert_eq!(rows("abcdefghijklmnop", Some(10)), ["abcdefghij", "  klmnop"]);
-        // Untrusted text inside our own text keeps its gutter, and our own words after it get no gutter.
+        // Untrusted text inside the program's own text keeps its gutter, and the program's words after it get no
+        // gutter.
         let text = format!("one two {} three four five", foreign("abcdefghijkl"));
         assert_eq!(
             rows(&text, Some(16)),

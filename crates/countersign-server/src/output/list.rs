@@ -12,7 +12,7 @@ use crate::view::{ApprovalView, Outcome};
 /// Maximum width of the agent column.
 const AGENT_WIDTH: usize = 20;
 
-/// Renders the table. Times are relative to the store's clock.
+/// Renders the table for a screen of `width` columns, if a width is given. Times are relative to the store's clock.
 pub fn table(approvals: &[ApprovalView], width: Option<usize>) -> String {
     let is_pending = approvals.iter().all(|approval| approval.status == State::Pending);
     let state = if is_pending { "LEFT" } else { "STATE" };

@@ -1,6 +1,8 @@
 //! Terminal output. Everything that commands print for people goes through this module.
 //!
-//! Input: our own text with untrusted text marked, or JSON. Output: rows on standard output and standard error.
+//! Input: the program's own text with untrusted text marked, or JSON. Output: rows on standard output and standard
+//! error.
+//!
 //! INVARIANT: untrusted text enters through [`foreign`], which escapes and marks it, and is printed by [`layout`],
 //! which puts a gutter before each of its rows. Only [`style`], and [`layout`] for the gutter, emit escape sequences.
 
@@ -73,7 +75,8 @@ impl Output {
         }
     }
 
-    /// Returns the terminal's width. `None` if standard output is not a terminal, so that programs get unwrapped lines.
+    /// Returns the terminal's width in columns. `None` if standard output is not a terminal, so that programs get
+    /// unwrapped lines.
     pub fn width(&self) -> Option<usize> {
         let (width, _) = terminal_size::terminal_size_of(std::io::stdout())?;
         self.is_terminal.then_some(usize::from(width.0))
@@ -121,7 +124,8 @@ impl Output {
         self.above = printer.map(|printer| AbovePrompt::new(printer, is_colored));
     }
 
-    /// Prints text with marked untrusted text, wrapped for the screen. In JSON mode the text is printed unchanged.
+    /// Prints text, in which untrusted text is marked, wrapped for the screen. In JSON mode the text is printed
+    /// unchanged.
     pub fn text(&mut self, text: &str) {
         // A closed pipe or terminal is ignored.
         let _ = self.try_text(text);
@@ -193,7 +197,7 @@ impl Output {
         Ok(())
     }
 
-    /// Prints a note to standard error.
+    /// Prints a note to standard error. `code` identifies the note for programs and is printed only in JSON mode.
     pub fn notice(&mut self, code: &str, message: &str) {
         match self.is_json {
             true => self.error_line(&json::notice(code, message)),
@@ -204,7 +208,8 @@ impl Output {
         }
     }
 
-    /// Prints a note with untrusted text after our own label.
+    /// Prints a note: `label`, which is the program's own, and then untrusted text. `code` is printed only in JSON
+    /// mode.
     pub fn notice_foreign(&mut self, code: &str, label: &str, text: &str) {
         match self.is_json {
             true => self.error_line(&json::notice(code, &format!("{label} {text}"))),

@@ -21,7 +21,7 @@ pub struct Marks<'p> {
 }
 
 impl<'p> Marks<'p> {
-    /// Indexes the marks of a provenance.
+    /// Creates an index of the marks of a provenance.
     pub fn new(provenance: &'p ProvenanceView) -> Marks<'p> {
         let (mut values, mut keys) = (HashMap::new(), HashMap::new());
         for leaf in &provenance.leaves {
@@ -62,8 +62,8 @@ impl<'p> Marks<'p> {
         }))
     }
 
-    /// Sorts rows by the prominence of their marks: values that nobody stated first, those that the person stated last.
-    /// The sort is stable.
+    /// Sorts rows by the prominence of their marks: values that nobody stated come first, values that the person stated
+    /// come last. The sort is stable.
     pub fn loudest_first(&self, rows: &mut [Row]) {
         rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, LeafView::prominence)));
     }
@@ -89,7 +89,7 @@ pub fn verdict(provenance: &ProvenanceView) -> String {
     let style = match counts {
         Counts { invented: 1.., .. } | Counts { outside: 1.., .. } => style::BAD.bold(),
         Counts { unknown: 1.., .. } => style::WARNING,
-        // A conversation supplied by the agent is never as good as one that the gate heard itself.
+        // A conversation supplied by the agent is trusted less than one that the gate recorded itself.
         _ if provenance.conversation_from != "gate" => style::WARNING,
         Counts { tool: 1.., .. } | Counts { derived: 1.., .. } => style::OPEN,
         _ => style::GOOD,
@@ -100,7 +100,8 @@ pub fn verdict(provenance: &ProvenanceView) -> String {
 /// Width of the column that contains the marks, in characters.
 pub const MARK_WIDTH: usize = 14;
 
-/// Renders the mark before a value. Marks come first in the line, where no value can imitate them.
+/// Renders the mark before a value; a value without a mark is shown as `unknown`. Marks come first in the line, where
+/// no value can imitate them.
 pub fn mark(mark: Option<&LeafView>) -> String {
     let tag = once(mark.map_or("unknown", |leaf| leaf.tag.as_str()));
     paint(mark_style(mark), &format!("{tag:<MARK_WIDTH$}"))

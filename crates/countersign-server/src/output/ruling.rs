@@ -23,7 +23,7 @@ pub struct Line {
 
 /// Ruling on a call.
 pub enum Ruling {
-    /// Passed: the caller may run the call at once. The start is recorded, unless the call is a read.
+    /// Passed: the caller may run the call at once. The permit is `None` for a read, whose start is not recorded.
     Pass(Option<HostPermit>),
     /// Passed earlier under the same idempotency key; must not run again.
     PassedBefore { id: String },

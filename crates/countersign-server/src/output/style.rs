@@ -6,27 +6,27 @@ use countersign::state::{CallState, State};
 
 use crate::view::Outcome;
 
-/// Headings.
+/// Style of headings.
 pub const STRONG: Style = Style::new().bold();
-/// Less important text.
+/// Style of less important text.
 pub const FAINT: Style = Style::new().dimmed();
-/// Label `error:`.
+/// Style of the label `error:`.
 pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// Label `hint:`.
+/// Style of the label `hint:`, and of suggested commands.
 pub const HINT: Style = AnsiColor::Cyan.on_default();
-/// Label `note:`.
+/// Style of the label `note:`.
 pub const NOTICE: Style = AnsiColor::Yellow.on_default();
-/// Warnings about things that are easy to miss.
+/// Style of warnings about things that are easy to miss.
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Allowed or successful.
+/// Style of anything allowed or successful.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Forbidden or failed.
+/// Style of anything forbidden or failed.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// Waiting for a person.
+/// Style of anything that waits for a person.
 pub const OPEN: Style = AnsiColor::Yellow.on_default();
 
-/// Passed by the policy without asking anybody.
+/// Style of calls that the policy passed without asking anybody.
 pub const PASSED: Style = AnsiColor::Cyan.on_default();
 
 /// Wraps text in a style.

@@ -21,7 +21,7 @@ pub struct Cell {
 }
 
 enum Text {
-    /// Our own words, and names chosen by an operator.
+    /// The program's own words, and names chosen by an operator.
     Ours(String),
     /// Untrusted text.
     Foreign(Foreign),
@@ -70,8 +70,8 @@ impl Cell {
     }
 }
 
-/// Renders rows below a heading. The last column is cut with `…` to fit into `width`, or moves below the others on a
-/// narrow screen.
+/// Renders rows below a heading. If `width` is given, the last column is cut with `…` to fit into it, or moves below
+/// the others on a narrow screen.
 pub fn render<const N: usize>(heading: [&str; N], rows: Vec<[Cell; N]>, width: Option<usize>) -> String {
     let heading = heading.map(|title| Cell::styled(title, STRONG));
     let mut rows = rows;

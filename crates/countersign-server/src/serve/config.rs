@@ -33,37 +33,38 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 pub struct Config {
     /// True if there is neither a configuration nor a policy: the service then runs example agents with their policies.
     pub is_tryout: bool,
-    /// Address to listen on.
+    /// Address to listen on; by default 127.0.0.1:8787.
     pub listen: SocketAddr,
     /// Host names under which clients reach the service, in addition to its address.
     pub hosts: Vec<String>,
-    /// TLS certificate and key files.
+    /// TLS certificate and key files; `None` if the service does not terminate TLS itself.
     pub tls: Option<Files>,
     /// True if a proxy in front of the service terminates TLS.
     pub behind_proxy: bool,
     pub log: LogFormat,
-    /// Path or URL of the store.
+    /// Path of a SQLite file, or URL of a PostgreSQL database.
     pub store: String,
     /// The policy in force, with its source.
     pub policy: Loaded,
-    /// File with the key that encrypts the credentials of calls.
+    /// File with the key that encrypts the credentials of calls. If unset, the key is taken from
+    /// `COUNTERSIGN_SEAL_KEY`; without a key, no credentials are accepted.
     pub seal_key_file: Option<PathBuf>,
     /// File for outcomes that the store has not accepted when the service ends. If unset, the file is next to the
     /// store, provided that the store is a file.
     pub outcomes_file: Option<PathBuf>,
-    /// Maximum time that a request may wait for a decision (long poll).
+    /// Maximum time that a request may wait for a decision (long poll); by default 5 minutes.
     pub longest_wait: Duration,
-    /// Maximum number of decisions per person and second.
+    /// Maximum number of decisions per person and second; by default 10.
     pub decisions_per_second: NonZeroU32,
     /// Further limits, from the `[limits]` table.
     pub limits: LimitSettings,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` header determines the client's address. A client's own header is ignored.
     pub trusted_proxies: TrustedProxies,
     /// Origins of other web sites whose pages may call the API.
     pub allowed_origins: AllowedOrigins,
     /// Tools that the service runs itself, by name.
     pub tools: BTreeMap<String, ToolTarget>,
-    /// Addresses in private networks at which tools may be called.
+    /// Targets in private networks at which tools may be called, as `HOST:PORT`.
     pub private_targets: Vec<String>,
     /// Agents that people can talk to, by name.
     pub agents: BTreeMap<String, AgentSource>,

@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::output::style::{self, paint};
 use crate::web::App;
 
-/// Facts for the message that is printed at the start.
+/// Facts for the message that is printed when the service starts.
 pub struct Start {
     /// Base URL of the service.
     pub base: String,

@@ -23,7 +23,7 @@ const COUNT_OUTCOMES_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of calls released elsewhere that run on this node at the same time. Further ones wait.
 const MOST_AT_ONCE: usize = 1_000;
 
-/// Runs all background tasks until aborted.
+/// Runs all background tasks until aborted. `outcomes` is the outcome file of an earlier service, if one is configured.
 pub async fn run(app: App, node: Arc<Node>, outcomes: Option<Arc<OutcomeFile>>) {
     tokio::join!(
         sweep(&app),

@@ -1,7 +1,7 @@
 //! `serve`: starts the service, runs it, and shuts it down.
 //!
-//! Input: the command line, the environment and a configuration file. Output: a running service. On shutdown it starts
-//! nothing new and waits for running calls.
+//! Input: the command line, the environment and a configuration file. Output: a running service. When it shuts down,
+//! the service starts nothing new and waits for running calls.
 
 mod config;
 mod first_run;
@@ -265,7 +265,7 @@ fn hosts(named: &[String], address: SocketAddr) -> AllowedHosts {
         format!("[::1]:{port}"),
         address.to_string(),
     ];
-    // Each configured host is allowed with and without our port, because a proxy in front may hide the port.
+    // Each configured host is allowed with and without the service's port, because a proxy in front may hide the port.
     let named = named
         .iter()
         .flat_map(|name| [name.clone(), format!("{name}:{port}")]);

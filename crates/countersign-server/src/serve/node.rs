@@ -2,8 +2,9 @@
 //!
 //! Input: the policy hash of a starting service. Output: a lease in the store's registry, renewed by a heartbeat; or a
 //! refusal if a service with another policy is alive. The policy of the service that joined last is on record.
-//! Not here: gateways and hooks, which agree among themselves (see `policy::record`), and the command line, which
-//! applies its own policy. Each call carries its terms.
+//!
+//! Gateways and hooks are not nodes: they agree on a policy among themselves (see `policy::record`). The command line
+//! is not a node either and applies its own policy. Each call carries the terms under which it was proposed.
 
 use std::time::Duration;
 
@@ -36,8 +37,8 @@ pub struct Joined {
 }
 
 impl Node {
-    /// Adds a node to those of the store. With [`Change::Refuse`], first waits for the leases of nodes with another
-    /// policy to expire, and fails if one of these leases is renewed.
+    /// Registers a new node with a lease, and records its policy as the store's current one. With [`Change::Refuse`],
+    /// first waits for the leases of nodes with another policy to expire, and fails if one of these leases is renewed.
     pub async fn join(
         store: &dyn Store,
         tenant: &Tenant,
@@ -83,7 +84,7 @@ impl Node {
         }
     }
 
-    /// Gives up this node's lease.
+    /// Gives up this node's lease, so that a service with another policy can start at once.
     pub async fn leave(&self, store: &dyn Store) -> Result<(), StoreError> {
         store.take_entry(Kind::Node, &self.key).await.map(|_| ())
     }

@@ -22,7 +22,8 @@ use crate::{private_file, regular};
 /// Maximum size of the file in bytes: more than all outcomes that a service keeps in memory, written as hexadecimal.
 const LARGEST_FILE: u64 = 512 * 1024 * 1024;
 
-/// Size of the reserve file in bytes: enough for some thousand outcomes without long results.
+/// Size in bytes of the reserve file (see [`OutcomeFile::reserve`]): enough for some thousand outcomes without long
+/// results.
 const ROOM: usize = 1024 * 1024;
 
 /// The outcome file of a service.
@@ -56,7 +57,7 @@ enum Ended {
 }
 
 impl OutcomeFile {
-    /// Returns the outcome file next to a store.
+    /// Returns the outcome file next to a store: `-outcomes` is appended to the path of the store.
     pub fn next_to(store: &Path, sealer: Option<Sealer>) -> OutcomeFile {
         let mut path = store.as_os_str().to_owned();
         path.push("-outcomes");
@@ -91,7 +92,7 @@ impl OutcomeFile {
     }
 
     /// Replaces the file's content with these outcomes, or removes the file if there are none. Returns the number of
-    /// outcomes.
+    /// outcomes written.
     pub async fn write(&self, store: &dyn Store, rest: Vec<Finish>) -> std::io::Result<usize> {
         if rest.is_empty() {
             self.remove();

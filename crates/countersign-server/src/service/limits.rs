@@ -1,8 +1,8 @@
 //! Rate limits and concurrency limits per caller.
 //!
-//! Input: a tenant and a name, or a client address. Output: nothing, or a guard that holds a slot until it is dropped.
-//! Over a limit, an error that becomes a 429 response, with the time to wait if that is known. Memory use is bounded
-//! regardless of the number of callers.
+//! Callers are identified by tenant and name, or by client address. A method returns nothing, or a guard that holds a
+//! slot until it is dropped. Over a limit it returns an error that becomes a 429 response, with the time to wait if
+//! that is known. Memory use is bounded regardless of the number of callers.
 
 pub mod hashing;
 mod settings;

@@ -15,7 +15,8 @@ use prometheus_client::registry::Registry;
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// Approvals that are given faster than this count as hasty: the person can hardly have read the card.
+/// An approval given less than this many seconds after the proposal counts as hasty: the person can hardly have read
+/// the card.
 pub const HASTY_SECONDS: f64 = 2.0;
 
 /// Counters, gauges and their registry.
@@ -117,7 +118,7 @@ impl Metrics {
     }
 
     /// Counts a decision: if it was refused, the reason; otherwise the verdict and the time from the proposal to the
-    /// decision.
+    /// decision. Does nothing if the approval is not decided yet.
     pub fn decided(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
         if let Some(refusal) = refusal {
             self.refused.get_or_create(&[("reason", refusal.code())]).inc();
@@ -162,13 +163,14 @@ impl Metrics {
         self.expired.inc_by(count);
     }
 
-    /// Sets the number of pending approvals and the age of the oldest.
+    /// Sets the number of pending approvals and the age of the oldest one.
     pub fn waiting(&self, count: u64, oldest_seconds: f64) {
         self.pending.set(i64::try_from(count).unwrap_or(i64::MAX));
         self.oldest_seconds.set(oldest_seconds);
     }
 
-    /// Sets the gauges about the store.
+    /// Sets the gauges about the store: whether it accepts writes, how many outcomes it has not recorded yet, and the
+    /// difference between its clock and this machine's, which is 0 if `clock` is `None`.
     pub fn store(&self, is_writable: bool, unrecorded: usize, clock: Option<ClockTrouble>) {
         self.store_writable.set(is_writable.into());
         self.outcomes_unrecorded

@@ -1,8 +1,8 @@
 //! The service between the gate and its surfaces: state, decisions, visibility, event feeds, limits, served agents.
 //!
-//! Input: requests of a caller whose credential was checked. Output: approvals, streams of news, or a [`ServiceError`].
-//! Not here: HTTP, HTML or any other form of a surface. Surfaces depend on this module, and never on each other; the
-//! test `layers` checks that.
+//! Input: requests of a caller whose credential was checked. Output: approvals, event streams, or a [`ServiceError`].
+//! This module knows nothing of HTTP, HTML or any other surface. Surfaces depend on this module, and never on each
+//! other; the test `layers` checks that.
 
 pub mod agents;
 mod approvals;

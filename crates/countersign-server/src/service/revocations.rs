@@ -22,11 +22,11 @@ const EVERY: Duration = Duration::from_millis(400);
 
 /// A server with streams or long polls: the service, or the HTTP endpoint of the MCP gateway.
 pub trait Followed: Clone + Send + Sync + 'static {
-    /// Store that holds the credentials.
+    /// Returns the store that holds the credentials.
     fn store(&self) -> &dyn Store;
-    /// Registry of the open streams and long polls.
+    /// Returns the registry of the open streams and long polls.
     fn revocations(&self) -> &Revocations;
-    /// Cancelled when the service stops.
+    /// Returns the token that is cancelled when the service stops.
     fn stopping(&self) -> &CancellationToken;
 }
 
@@ -146,7 +146,8 @@ async fn check_once(followed: &impl Followed) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends followers whose credential has expired, and returns the registry entries to read for the others.
+/// Ends followers whose credential has expired, and returns the registry entries to read for the others. Followers that
+/// were found valid when the store's change counter was `stamp` need no read, except for sessions.
 fn end_expired(followed: &impl Followed, stamp: Option<u64>, now: Time) -> Vec<(Kind, String)> {
     let followers = followed.revocations().followers();
     let mut names = Vec::new();

@@ -134,8 +134,8 @@ fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
     None
 }
 
-/// Approves the card if all of it has been on the screen. For a risky card, asks for confirmation by a second key
-/// instead. Returns `None` if there is nothing to send yet.
+/// Approves the card if all of it has been on the screen, and it has not only just appeared. For a risky card, asks for
+/// confirmation by a second key instead. Returns `None` if there is nothing to send yet.
 fn approve(inbox: &mut Inbox, now: Instant) -> Option<Act> {
     if inbox.is_new(now) {
         inbox.complain("it has only just arrived: read it first");

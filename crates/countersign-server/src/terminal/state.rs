@@ -1,7 +1,7 @@
 //! State of the inbox: pending approvals, the selected one, and the person's draft decision.
 //!
-//! Input: current approvals, and the person's actions. Output: the items to show and the decision to send.
-//! Not here: the terminal, the backend, and reading the clock.
+//! Input: current approvals, and the person's actions. Output: the items to show and the decision to send. This module
+//! uses neither the terminal nor the backend.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -123,7 +123,7 @@ mod tests {
             ["│ abcdefghijklmnopqr", "│ stuvwxyz"]
         );
         assert_eq!(plain(&foreign("日本語"), 4), ["│ 日", "│ 本", "│ 語"]);
-        // Our own text continues without a gutter.
+        // The program's own text continues without a gutter.
         assert_eq!(plain("日本語", 4), ["日本", "語"]);
         let long = "x".repeat(100_000);
         let shown: String = plain(&foreign(&long), 80).concat().replace("│ ", "");

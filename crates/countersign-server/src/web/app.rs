@@ -30,7 +30,7 @@ pub struct Settings {
     pub hosts: AllowedHosts,
     /// True if clients connect over TLS, which the service or a proxy in front terminates. Responses then carry HSTS.
     pub is_secure: bool,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` header determines the client's address.
     pub trusted_proxies: TrustedProxies,
     /// Origins of other web sites whose pages may call the API.
     pub origins: AllowedOrigins,

@@ -26,9 +26,9 @@ impl Default for CallerCache {
     }
 }
 
-/// Authenticates a request by its bearer token. Session cookies are not accepted, so that no web page can make a
-/// browser call the API in a person's name. `stamp` is the value of the store's change counter before the lookup; with
-/// `None`, the cache is not used.
+/// Authenticates a request by its bearer token, and caches the caller. Session cookies are not accepted, so that no web
+/// page can make a browser call the API in a person's name. `stamp` is the value of the store's change counter before
+/// the lookup; with `None`, the cache is not used.
 pub async fn caller(app: &App, headers: &HeaderMap, stamp: Option<u64>) -> Result<Arc<Caller>, ApiError> {
     let token = token(headers)?;
     let name = stamp.map(|stamp| (Hash::of(token.as_bytes()), stamp));

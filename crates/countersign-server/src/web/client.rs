@@ -1,4 +1,4 @@
-//! Client address of a request: the peer of the connection, or what a trusted proxy reports.
+//! Client address of a request: the peer of the connection, or the address that a trusted proxy reports.
 //!
 //! INVARIANT: `X-Forwarded-For` counts only on connections from addresses that the operator listed. Anybody else could
 //! put a new address into it with every request and so evade the limits.
@@ -45,7 +45,7 @@ impl FromRequestParts<App> for Client {
     }
 }
 
-/// Addresses and networks of proxies whose `X-Forwarded-For` is believed.
+/// Addresses and networks of proxies whose `X-Forwarded-For` header is trusted.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(Vec<Network>);
 

@@ -76,18 +76,19 @@ impl ApiError {
         }
     }
 
-    /// 400: the request does not parse.
+    /// Creates a 400 error: the request does not parse.
     pub fn bad_request(message: impl Into<String>) -> ApiError {
         let hint = "see /openapi.json for what this route takes";
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
     }
 
-    /// 422: the request parses but contradicts itself or is out of range.
+    /// Creates a 422 error: the request parses but contradicts itself or is out of range.
     pub fn unclear(message: impl Into<String>, hint: &str) -> ApiError {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unclear", message, hint)
     }
 
-    /// 404: the object does not exist or is not visible to the caller. The response does not tell which.
+    /// Creates a 404 error: the object does not exist or is not visible to the caller. The response does not tell
+    /// which. `what` is the kind of object, such as `approval`.
     pub fn not_found(what: &str) -> ApiError {
         ApiError::new(
             StatusCode::NOT_FOUND,
@@ -97,7 +98,7 @@ impl ApiError {
         )
     }
 
-    /// 401: the credential is missing or invalid.
+    /// Creates a 401 error: the credential is missing or invalid.
     pub fn unauthorized() -> ApiError {
         ApiError::new(
             StatusCode::UNAUTHORIZED,
@@ -107,7 +108,7 @@ impl ApiError {
         )
     }
 
-    /// 403: the credential has none of the needed scopes.
+    /// Creates a 403 error: the credential has none of the needed scopes.
     pub fn wrong_scope(needed: &[Scope]) -> ApiError {
         let words: Vec<&str> = needed.iter().map(|scope| scope.as_str()).collect();
         ApiError::new(
@@ -118,7 +119,7 @@ impl ApiError {
         )
     }
 
-    /// 413: the content is too large.
+    /// Creates a 413 error: the content is too large.
     pub fn too_large(message: impl Into<String>) -> ApiError {
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -128,7 +129,7 @@ impl ApiError {
         )
     }
 
-    /// 429: a rate or concurrency limit is reached.
+    /// Creates a 429 error: a rate or concurrency limit is reached.
     pub fn too_many(message: impl Into<String>) -> ApiError {
         ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -138,7 +139,7 @@ impl ApiError {
         )
     }
 
-    /// 503: the service is shutting down.
+    /// Creates a 503 error: the service is shutting down.
     pub fn stopping() -> ApiError {
         ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -148,7 +149,7 @@ impl ApiError {
         )
     }
 
-    /// 500: a bug, or a failure that should be impossible.
+    /// Creates a 500 error: a bug, or a failure that should be impossible.
     pub fn internal() -> ApiError {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -170,7 +171,7 @@ impl ApiError {
         again.then(|| u64::try_from(seconds).unwrap_or(u64::MAX).into())
     }
 
-    /// 408: the request body did not arrive in time.
+    /// Creates a 408 error: the request body did not arrive in time.
     pub fn too_slow() -> ApiError {
         ApiError::new(
             StatusCode::REQUEST_TIMEOUT,

@@ -28,7 +28,8 @@ const MISSED: usize = 64;
 /// Keep-alive interval of an idle stream.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Streams the events of the caller's tenant until the caller's credential becomes invalid.
+/// Streams the events of the caller's tenant that match the filter, until the caller's credential becomes invalid.
+/// Begins after the event with the id `after`, or now if `after` is `None`. `open` is held until the stream ends.
 pub async fn stream(
     app: &App,
     caller: &Caller,

@@ -29,12 +29,12 @@ const LARGEST_BODY: usize = 256 * 1024;
 pub struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// Accepts exactly these names.
+    /// Creates a list that accepts exactly these names.
     pub fn new(names: impl IntoIterator<Item = String>) -> AllowedHosts {
         AllowedHosts(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    /// Accepts the loopback names (`127.0.0.1`, `localhost`, `[::1]`) with this port.
+    /// Creates a list that accepts the loopback names (`127.0.0.1`, `localhost`, `[::1]`) with this port.
     pub fn loopback(port: u16) -> AllowedHosts {
         let names = ["127.0.0.1", "localhost", "[::1]"];
         AllowedHosts::new(names.iter().map(|name| format!("{name}:{port}")))
@@ -55,7 +55,7 @@ const ONCE: [HeaderName; 4] = [
     HeaderName::from_static("idempotency-key"),
 ];
 
-/// Content security policy: loads only our own styles, scripts and images, and forbids framing.
+/// Content security policy: loads only the service's own styles, scripts and images, and forbids framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -190,7 +190,7 @@ fn two_hosts() -> ApiError {
     )
 }
 
-/// Returns true if `Sec-Fetch-Site` and `Origin`, where present, indicate a request from our own origin.
+/// Returns true if `Sec-Fetch-Site` and `Origin`, where present, indicate a request from the service's own origin.
 ///
 /// Programs send neither header. Browsers send at least one with every request that can change something.
 fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
@@ -221,7 +221,7 @@ static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
     let carried = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not `no-referrer`, because browsers would then send our own forms with `Origin: null`.
+        // Not `no-referrer`, because browsers would then send the service's own forms with `Origin: null`.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (

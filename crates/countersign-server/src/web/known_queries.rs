@@ -1,8 +1,8 @@
 //! Refuses unknown query parameters, and an `Idempotency-Key` where it would have no effect.
 //!
 //! Input: the OpenAPI document, and requests. Output: an error for a parameter or a key that the route does not have. If
-//! unknown parameters were ignored, a proposal sent with `?dryRun=true` would be a real proposal.
-//! Not here: the values of parameters, which the routes check.
+//! unknown parameters were ignored, a proposal sent with `?dryRun=true` would be a real proposal. The routes themselves
+//! check the values of parameters.
 
 use axum::extract::Query;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};

@@ -1,7 +1,7 @@
 //! HTTP machinery that the API and the pages share: listener, TLS, host and origin guard, extractors, error responses,
 //! streams of events.
 //!
-//! Input: connections. Output: checked requests to the routes, and their responses. Not here: any route.
+//! Input: connections. Output: checked requests to the routes, and their responses. The routes are defined elsewhere.
 
 mod allowed_origins;
 mod app;

@@ -1,7 +1,7 @@
 //! Cache of approvals serialized as JSON, one entry per approval.
 //!
-//! Input: an approval. Output: the response body. It can be sent again while the store's change counter is the same,
-//! except for the time of the response. That time is the last field, and it is replaced in the cached bytes.
+//! Input: an approval. Output: the response body. The body can be sent again while the store's change counter is the
+//! same, except for the time of the response. That time is the last field, and it is replaced in the cached bytes.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;

@@ -21,7 +21,8 @@ pub struct Impatient<S> {
     // Created only when a write has to wait, which never happens on most connections.
     deadline: Option<Pin<Box<Sleep>>>,
     is_stuck: bool,
-    /// Time since which data has been waiting to be written, and number of bytes written since then.
+    /// Time since which data has been waiting to be written, and number of bytes written since then. `None` if no data
+    /// is waiting.
     behind: Option<(Instant, u64)>,
 }
 

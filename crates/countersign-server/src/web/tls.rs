@@ -22,9 +22,9 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// Certificate chain in PEM format.
+    /// Path of the certificate chain, in PEM format.
     pub certificate: PathBuf,
-    /// Private key in PEM format.
+    /// Path of the private key, in PEM format.
     pub key: PathBuf,
 }
 

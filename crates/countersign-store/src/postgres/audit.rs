@@ -1,7 +1,8 @@
 //! Audits a database: checks every row against other rows that state the same fact, in one read-only transaction.
 //!
-//! Input: a connection of its own, which sees one snapshot and all tenants. Output: the faults found.
-//! Not here: checks of pages and index contents, which PostgreSQL itself offers (`amcheck`).
+//! Input: a connection that is used for nothing else and sees one snapshot with the rows of all tenants. Output: the
+//! faults found. Pages and the content of indexes are not checked, because PostgreSQL has its own tool for that
+//! (`amcheck`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -59,7 +60,8 @@ const INDEXES: [&str; 15] = [
 /// An approval's tenant and id.
 type TenantAndIdBytes = (String, Vec<u8>);
 
-/// Audits the database over this connection, which must not be used for anything else meanwhile.
+/// Audits the database over this connection, which must not be used for anything else meanwhile. Damage that makes it
+/// impossible to continue ends the audit and is returned as a fault, not as an error.
 pub(super) async fn run(
     session: &Session,
     audit: &Audit,

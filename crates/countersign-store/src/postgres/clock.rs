@@ -2,7 +2,8 @@
 //!
 //! Input: the server's time, as reported in each transaction. Output: the server's current time, unless the last sample
 //! is too old.
-//! Not here: decisions on expiry. Those use the time that the server itself reports under the lock.
+//! Whether an approval has expired is not decided by this estimate, but by the time that the server itself reports
+//! under the lock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -38,7 +38,7 @@ impl RowWriter<'_> {
     }
 }
 
-/// Makes a [`Composite`] a parameter for the driver.
+/// Wrapper with which the driver accepts a [`Composite`] as a parameter.
 pub(super) struct AsRow<T>(pub(super) T);
 
 /// `ToSql` requires `Debug`, which the wrapped types do not implement.

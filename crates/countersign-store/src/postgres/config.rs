@@ -1,7 +1,7 @@
 //! Turns a PostgreSQL URL into the configuration of a connection.
 //!
-//! Input: the URL and options. Output: configurations for the driver and for TLS with verification.
-//! Not here: unverified connections over a network, unless the URL contains `sslmode=disable`.
+//! Input: the URL and options. Output: configurations for the driver and for TLS. Over a network the server's
+//! certificate is always verified, unless the URL contains `sslmode=disable`.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Target {
         Ok(Target { config, tls })
     }
 
-    /// Returns the hosts and the port for messages, without the password.
+    /// Returns the hosts and the port, for messages. Contains no password.
     pub(super) fn address(&self) -> String {
         let hosts = self.config.get_hosts().iter().map(|host| match host {
             Host::Tcp(name) => name.clone(),
@@ -90,8 +90,8 @@ struct TlsParameters {
     root_certificate: Option<PathBuf>,
 }
 
-/// Removes `sslmode` and `sslrootcert` from a URL and returns both, because the driver does not understand all of their
-/// values.
+/// Splits `sslmode` and `sslrootcert` off the URL, because the driver does not understand all of their values. Returns
+/// the URL without them, and their values.
 fn take_tls_parameters(url: &str) -> (String, TlsParameters) {
     let mut tls_parameters = TlsParameters::default();
     let Some((base, query)) = url.split_once('?') else {
@@ -135,7 +135,8 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns true if the connection has to use TLS, false for plain text. Every mode that encrypts also verifies the
+/// Returns true if the connection has to use TLS, false for plain text. Fails if the connection would go over a network
+/// without TLS and the URL does not ask for that, or if `mode` is unknown. Every mode that encrypts also verifies the
 /// certificate.
 fn is_encrypted(config: &Config, mode: Option<&str>, has_ca: bool) -> Result<bool, ConnectError> {
     match mode {

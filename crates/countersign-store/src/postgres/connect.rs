@@ -26,11 +26,13 @@ const OLDEST_SERVER: i32 = 130_000;
 
 /// Settings of every connection.
 ///
-/// - `search_path` contains only our schema, so that nobody can shadow its functions and tables.
+/// - `search_path` contains only the schema `countersign`, and the temporary one last, so that no other schema can
+///   shadow its functions and tables.
 /// - Waits are bounded: for a lock, for a statement, and for a client that disappears within a transaction.
 /// - Plans use indexes from the first row on and are made once. A plan made for an empty table would otherwise scan the
 ///   table until statistics exist, and planning each execution costs more than the execution.
-/// - The server ends statements that run longer than we wait, and detects vanished clients by TCP keepalives.
+/// - The server ends statements that run longer than this program waits, and detects vanished clients by TCP
+///   keepalives.
 /// - An acknowledged commit is on disk, and also on the disk of a synchronous standby if there is one, whatever the
 ///   defaults of the server and the role. `remote_apply`, which waits for more than that, is kept.
 const SETTINGS: &str = "
@@ -147,7 +149,8 @@ impl Session {
         self.is_timed_out.load(Ordering::SeqCst) || self.client.is_closed()
     }
 
-    /// Returns the number of warnings received so far. A warning arrives before the answer that it belongs to.
+    /// Returns the number of warnings that the server has sent so far. A warning arrives before the answer to its
+    /// statement.
     pub(super) fn warnings(&self) -> usize {
         self.warnings.load(Ordering::SeqCst)
     }
@@ -181,8 +184,8 @@ impl Connector {
         &self.target
     }
 
-    /// Opens the first connection, for `PostgresStore::connect`. Checks the server's version, and returns detailed
-    /// errors.
+    /// Opens the first connection, for `PostgresStore::connect`. Also checks the server's version. Its errors are more
+    /// detailed than those of [`Connector::open`].
     pub(super) async fn open_first(&self) -> Result<Session, ConnectError> {
         let failed = |error| ConnectError::from_statement(&error, &self.target);
         let (session, version) = self.open_in_time().await.map_err(failed)?;

@@ -1,8 +1,8 @@
 //! Locks, reads and writes registry entries, in the same transaction as the approvals of a group of commands.
 //!
 //! Input: the entries that a group of commands names, and the changes that its commands make to them. Output: the
-//! changes to write.
-//! Not here: which changes are allowed (the library decides that), and transactions (`transaction`).
+//! changes to write. The library decides which changes are allowed, and `transaction` begins and commits the
+//! transaction.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -88,7 +88,8 @@ impl EntryStatements {
         find(client, &self.read_named, needed).await
     }
 
-    /// Locks and reads up to `limit` expired entries.
+    /// Locks and reads up to `limit` entries that have expired at `now` (in microseconds), or by the server's clock if
+    /// `now` is `None`. Skips entries that another transaction has locked.
     pub(super) async fn lock_due(
         &self,
         client: &Client,
@@ -214,7 +215,7 @@ impl GroupEntries {
         self.due.iter().filter(is_over).take(limit).cloned().collect()
     }
 
-    /// Sets an entry, or removes it with `None`.
+    /// Sets an entry, or removes it if `entry` is `None`. The change is written when the group commits.
     pub(super) fn change(&mut self, key: EntryKey, entry: Option<Entry>) {
         self.changed.insert(key.clone());
         self.current.insert(key, entry);

@@ -33,7 +33,7 @@ impl StatementError {
         }
     }
 
-    /// Returns true if a concurrent transaction was in the way, so that a retry may succeed.
+    /// Returns true if the statement conflicted with a concurrent transaction, so that a retry may succeed.
     pub(super) fn is_collision(&self) -> bool {
         matches!(self, StatementError::Driver(error) if is_collision(error))
     }

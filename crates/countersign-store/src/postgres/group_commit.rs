@@ -77,7 +77,7 @@ impl GroupCommit {
     }
 }
 
-/// Approximate number of bytes that a command writes.
+/// Returns the approximate number of bytes that a command writes.
 fn estimated_bytes(command: &Command) -> usize {
     match command {
         Command::Propose(propose) => {

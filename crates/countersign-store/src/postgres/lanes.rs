@@ -327,8 +327,8 @@ impl Lane {
             row.try_get::<_, Option<String>>(0)
         });
         match status.await {
-            // INVARIANT: only our own event proves that we committed. A server that crashed reuses the ids of
-            // transactions it has no record of, and the transaction that got our id may well be committed.
+            // INVARIANT: only the event of this transaction proves that it committed. A server that crashed reuses the
+            // ids of transactions it has no record of, and another transaction with the same id may well be committed.
             Ok(Some(status)) if status == "committed" => {
                 let has_event = session.within(limits::SHORT, |client| has_last_event(client, approval));
                 match has_event.await.ok()? {

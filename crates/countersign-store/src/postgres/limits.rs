@@ -1,8 +1,8 @@
 //! Time limits for answers from the server, and the interval of heartbeats.
 //!
-//! Every statement has a limit on our side, because a stuck server process neither answers nor closes its connection.
-//! Reads, writes and the log also have shorter limits at the server (`connect`, `read`), so that the server itself ends
-//! a slow statement.
+//! This program limits every statement itself, because a stuck server process neither answers nor closes its
+//! connection. Reads, writes and the log also have shorter limits at the server (`connect`, `read`), so that the server
+//! itself ends a slow statement.
 
 use std::time::Duration;
 

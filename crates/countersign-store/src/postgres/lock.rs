@@ -123,7 +123,7 @@ pub(super) struct LockedRows {
 /// Rows that were locked and read. The outer error is the server's; the inner one means that the rows are invalid.
 type LockResult = Result<Result<LockedRows, StoreError>, Error>;
 
-/// Begins a transaction, locks the needed rows and reads them.
+/// Begins a transaction, locks the needed rows and reads them. `clock` replaces the server's clock in tests.
 pub(super) async fn lock(
     client: &Client,
     locks: &LockStatements,

@@ -1,8 +1,7 @@
 //! The log of all events: assigns positions to events after their transactions have committed.
 //!
-//! Input: events of finished transactions. Output: a head that counts them, in the order of the feed.
-//! Not here: the commits themselves. They run concurrently on several nodes and do not wait for the log. The node that
-//! runs a sweep advances the head.
+//! Commits run concurrently on several nodes and do not wait for the log. The node that runs a sweep later reads the
+//! events of finished transactions and advances the log's head, which counts them in the order of the feed.
 
 use countersign::hash::Hash;
 use countersign::id::Tenant;
@@ -21,7 +20,7 @@ const PAGE: i64 = 5_000;
 /// Maximum number of transactions per sweep; the next sweep continues.
 const PAGES: usize = 20;
 
-/// Number of the advisory lock: that of the migrations, followed by "log" on a telephone keypad.
+/// Number of the advisory lock: "countersign" (as in `migrate`) followed by "log", typed on a telephone keypad.
 const LOCK: i64 = 26_868_377_446_564;
 
 pub(super) const HEAD: &str = "SELECT size, xact::text::bigint, seq, frontier FROM log WHERE id = 1";

@@ -1,7 +1,7 @@
 //! Migrates the schema: step by step, never back, each step in one transaction.
 //!
-//! Input: a connection. Output: a schema that this version knows, or the reason why not.
-//! The table `migration` records the SHA-256 of every step, so that an edited step is detected.
+//! Input: a connection. Output: an up-to-date schema, or the reason why the database cannot be used. The table
+//! `migration` records the SHA-256 of every step, so that an edited step is detected.
 
 use countersign::hash::Hash;
 
@@ -30,7 +30,7 @@ const MIGRATIONS: [(&str, &str); 5] = [
     ("0005_log", include_str!("../../migrations/postgres/0005_log.sql")),
 ];
 
-/// Number of the advisory lock, unlikely to be used by another program: "countersign" on a telephone keypad.
+/// Number of the advisory lock: "countersign" typed on a telephone keypad, which another program is unlikely to use.
 const LOCK: i64 = 26_868_377_446;
 
 const TABLE: &str = "

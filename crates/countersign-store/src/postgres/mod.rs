@@ -59,16 +59,18 @@ pub struct PostgresOptions {
     /// its commit, and with more lanes fewer commands share each commit. More lanes help if a commit takes long, for
     /// example because of a distant standby.
     pub lanes: usize,
-    /// Clock to use instead of the server's, in tests.
+    /// Clock to use instead of the server's, for tests; `None` otherwise.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Name that the server shows for our connections.
+    /// Application name of this node's connections, as shown in the server's `pg_stat_activity`; by default
+    /// `countersign`.
     pub application_name: String,
-    /// Applies missing migrations when connecting; if false, a schema that lacks any is an error.
+    /// True (the default) to apply missing migrations when connecting. If false, connecting fails if any are missing.
     pub migrate: bool,
-    /// CA certificates to verify the server with, instead of those this machine trusts.
+    /// File with the CA certificates to verify the server with (PEM), instead of those that this machine trusts.
     pub ca_file: Option<PathBuf>,
-    /// Notifies other nodes of changes, and listens for their notifications. Turn this off behind a connection pooler
-    /// that does not support LISTEN; waiters then learn of other nodes' changes within a second.
+    /// True (the default) to notify other nodes of changes and to listen for their notifications. Set it to false
+    /// behind a connection pooler that does not support LISTEN; waiters then learn of other nodes' changes within a
+    /// second.
     pub notify: bool,
 }
 
@@ -85,7 +87,7 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Keeps approvals in PostgreSQL.
+/// A store in a PostgreSQL database. Several nodes may use the same database at once.
 pub struct PostgresStore {
     address: String,
     connector: Arc<Connector>,
@@ -98,8 +100,9 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, and migrates or checks the schema. Supports `sslmode` and `sslrootcert` in the URL; over a network the
-    /// server's certificate is always verified, unless the URL says `sslmode=disable`.
+    /// Connects, and migrates or checks the schema. `url` has the form `postgresql://role:password@host:5432/database`
+    /// and may contain `sslmode` and `sslrootcert`. Over a network the server's certificate is always verified, unless
+    /// the URL contains `sslmode=disable`.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
         let target = Target::read(url, &options.application_name, options.ca_file.as_deref())?;
         let address = format!("{}/{}", target.address(), target.database());

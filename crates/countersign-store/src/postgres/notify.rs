@@ -1,4 +1,5 @@
-//! Wakes waiters: at once in this process, by a notification in others, and within a second if that is lost.
+//! Wakes waiters: at once in this process, by a notification in others, and by polling within a second if a
+//! notification is lost.
 //!
 //! A notification is sent right after the COMMIT, in a transaction of its own, and covers a whole group. Inside the
 //! transaction it would make all commits of the server queue for one lock, and a stuck listener could delay a decision.
@@ -39,7 +40,7 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
-    /// Wakes waiters of this process.
+    /// Wakes waiters of this process: those of the changed approvals, and those that follow all changes.
     pub(super) fn publish(&self, result: &GroupResult) {
         if result.is_unchanged() {
             return;

@@ -105,7 +105,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Makes the rows of the given tenants visible while the returned guard is held.
+    /// Makes only the rows of the given tenants visible while the returned guard is held. Returns `None`, and changes
+    /// nothing, if `tenants` is empty.
     async fn show(
         &self,
         tenants: &VisibleTenants,
@@ -305,7 +306,8 @@ impl Readers {
         rows.first().map(entries::read).transpose()
     }
 
-    /// Reads several entries with one query; the result is in the order of `names`.
+    /// Reads several entries with one query. The result is in the order of `names`, with `None` for an entry that does
+    /// not exist or has expired.
     pub(super) async fn entries_named(
         &self,
         names: &[(Kind, String)],
@@ -454,7 +456,7 @@ impl Readers {
         Ok(approvals)
     }
 
-    /// Returns the number of approvals that wait for a decision.
+    /// Returns the number of the tenant's approvals that wait for a decision and have not expired.
     pub(super) async fn count_pending(&self, tenant: &Tenant) -> Result<u64, StoreError> {
         let sql = format!(
             "SELECT count(*) FROM approval WHERE tenant = $1 AND state = 0 AND expires_at > COALESCE($2, {NOW})"

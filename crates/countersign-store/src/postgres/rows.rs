@@ -34,9 +34,10 @@ pub(super) struct NeededRows {
     pub(super) read_only_entries: BTreeSet<EntryKey>,
     /// Tenants whose rows the commands read or write.
     tenants: BTreeSet<Tenant>,
-    /// For a sweep: the maximum number of due approvals to lock.
+    /// For a sweep: the maximum number of due approvals to lock, and of expired entries. `None` for other commands.
     pub(super) due: Option<usize>,
-    /// True if open approvals are locked whether due or not, and no entries. Only together with `due`.
+    /// True to lock up to `due` open approvals, whether they are due or not, and no entries. Used only together with
+    /// `due`.
     pub(super) open: bool,
 }
 
@@ -194,7 +195,8 @@ impl WorkingSet {
         set
     }
 
-    /// Applies one command. If it fails, the working set stays as it was.
+    /// Applies one command. If it fails, the working set stays as it was. `certain` is the latest time that has
+    /// certainly passed, even if the clock is wrong: a sweep ends nothing that is due later.
     pub(super) fn apply(
         &mut self,
         command: &Command,

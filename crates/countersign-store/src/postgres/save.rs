@@ -1,4 +1,4 @@
-//! Writes a group's approvals with one statement over arrays, however many commands there were.
+//! Writes the approvals of a group with one statement, whose parameters are arrays, however many commands there were.
 //!
 //! INVARIANT: an approval is updated only from the version it was read at. The COMMIT is sent together with the
 //! statement, so on a mismatch the statement itself has to abort the transaction: it divides by zero.

@@ -1,7 +1,8 @@
 //! Row-level security: restricts a connection to some tenants, in addition to the tenant condition of every query.
 //!
-//! Input: the tenants that a query or a group of commands names. Output: a connection that sees only their rows. It
-//! carries a setting with their names, which the policies in `0003_row_security.sql` compare with each row's tenant.
+//! Input: the tenants that a query or a group of commands names. Output: a connection on which only their rows are
+//! visible. The tenants' names are in a setting of the connection, which the policies in `0003_row_security.sql`
+//! compare with each row's tenant.
 
 use std::collections::BTreeSet;
 

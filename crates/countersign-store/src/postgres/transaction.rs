@@ -84,7 +84,7 @@ pub(super) struct ChangedApproval {
 pub(super) enum GroupError {
     /// The server refused the transaction. Nothing was written, and the connection can be used again.
     Refused(StoreError),
-    /// Concurrent transactions were in the way, so a retry may succeed. Nothing was written.
+    /// The transaction conflicted with a concurrent one, so a retry may succeed. Nothing was written.
     Collided(StoreError),
     /// The connection is lost, and nothing was written.
     Lost(String),
@@ -104,7 +104,8 @@ pub(super) struct GroupTransaction<'a> {
     /// Clock to use instead of the server's, in tests.
     pub(super) clock: Option<&'a Arc<dyn Clock>>,
     pub(super) server_clock: &'a ServerClock,
-    /// Clock of this machine. Sweeps end nothing that is due more than [`LARGEST_JUMP`] after its certain time.
+    /// Clock of this machine. Sweeps end nothing that is due more than [`LARGEST_JUMP`] after the time that has
+    /// certainly passed by this clock.
     pub(super) machine_clock: &'a SystemClock,
     pub(super) announcer: &'a Announcer,
 }

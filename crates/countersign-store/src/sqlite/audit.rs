@@ -1,7 +1,7 @@
 //! Audit of a database file: compares all rows with each other and with the event log.
 //!
-//! Input: connections that see the same snapshot of the file. Output: the faults found.
-//! Not here: pages and checksums, which SQLite checks itself (`PRAGMA integrity_check`).
+//! Input: connections that see the same snapshot of the file. Output: the faults found. Pages and checksums are not
+//! checked here, because SQLite checks them itself (`PRAGMA integrity_check`).
 //!
 //! Reading and hashing are spread over several threads, each with its own connection. A thread takes one range after
 //! the other, either of approvals with their calls and events, or of the log.
@@ -168,8 +168,9 @@ fn audit_snapshot(
     }
 }
 
-/// Opens connections that all see the same snapshot, and reads the head of the event log in that snapshot. If
-/// concurrent writes keep the snapshots apart until the last attempt, returns only one connection.
+/// Opens connections that all see the same snapshot. Also returns the head of the event log in that snapshot, and a
+/// fault if the head cannot be read. If concurrent writes keep the snapshots apart until the last attempt, returns only
+/// one connection.
 fn open_at_one_snapshot(
     path: &Path,
     count: usize,
@@ -357,7 +358,7 @@ impl AuditContext<'_> {
         Ok(RangeResult::Approvals(audited, counts))
     }
 
-    /// Reports calls and events whose approval does not exist.
+    /// Reports calls and events whose approval does not exist. Does nothing in an audit of one tenant or of a sample.
     fn add_orphans(&self, audited: &mut Audited, calls: &[(i64, StoredCall)], events: &[(i64, StoredEvent)]) {
         // A sample reads one approval at a time, and an orphaned row's tenant is unknown.
         if self.audit.tenant.is_some() || self.audit.sample.is_some() {
@@ -477,7 +478,8 @@ fn calls(connection: &Connection, from: i64, to: i64) -> Result<Vec<(i64, Stored
     Ok(calls)
 }
 
-/// Computes the leaf hashes of a range of the log. Each approval's tenant and id are looked up once per range.
+/// Computes the leaf hashes of a range of the log, and finds the first event that is out of order. Each approval's
+/// tenant and id are looked up once per range.
 fn audit_log(connection: &Connection, from: i64, to: i64, position: u64) -> Result<RangeResult, LoadError> {
     let mut find = connection.prepare_cached(TENANT_AND_ID)?;
     let mut names: HashMap<i64, (String, [u8; 16])> = HashMap::new();
@@ -510,7 +512,7 @@ fn audit_log(connection: &Connection, from: i64, to: i64, position: u64) -> Resu
     Ok(RangeResult::Log(position, leaves, fault))
 }
 
-/// Combines the results of all ranges.
+/// Combined results of all ranges.
 struct MergedResults {
     log: LogCheck,
     // Parts of the log that were finished before their predecessors, by position.
@@ -669,7 +671,8 @@ impl<T> RowGroups<T> {
     }
 }
 
-/// Reads a text column. Invalid UTF-8 is replaced, which makes the hashes differ.
+/// Reads a text column; `None` if its value is neither text nor a blob. Invalid UTF-8 is replaced, which makes the
+/// hashes differ.
 fn text(row: &Row<'_>, column: usize) -> Result<Option<String>, LoadError> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

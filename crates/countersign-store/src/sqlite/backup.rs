@@ -2,7 +2,8 @@
 //!
 //! Input: the path of the copy. Output: a database file that passed an integrity check, and next to it its SHA-256 in
 //! the format of `sha256sum -c`.
-//! Not here: restoring a backup. Everything that was open in the backup must be voided first; see `Store::void_open`.
+//! Restoring a backup is not done here: everything that was open in the backup must be voided first; see
+//! `Store::void_open`.
 //!
 //! The copy has no WAL, no free pages, and nothing that was erased.
 

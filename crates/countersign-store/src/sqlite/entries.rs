@@ -1,7 +1,7 @@
 //! SQL statements for registry entries.
 //!
 //! Input: a connection, and a kind, key or tenant. Output: the entries found, or changed rows.
-//! Not here: which changes are permitted (the library decides), and transactions (the caller begins and commits them).
+//! Which changes are permitted is decided by the library, and the caller begins and commits transactions.
 
 use countersign::id::Tenant;
 use countersign::registry::{Entry, Kind};

@@ -1,7 +1,7 @@
 //! Classification of SQLite errors.
 //!
 //! Input: an error of the database. Output: the error for the caller, and whether the writer may continue.
-//! Not here: retries. The error shows the caller whether a retry makes sense.
+//! Nothing is retried here. The error shows the caller whether a retry makes sense.
 
 use countersign::store::StoreError;
 use countersign::store::record::BadRecord;
@@ -14,7 +14,7 @@ pub(super) enum Fault {
     Transaction(StoreError),
     /// The file or its disk is broken: the store must not write anything any more.
     Broken(String),
-    /// One command failed; the others of its transaction are unaffected.
+    /// One command failed. The other commands of its transaction can run without it.
     Command(StoreError),
 }
 

@@ -5,8 +5,8 @@
 //! transaction, and again before its commands are answered. The three checks take some microseconds, a commit some
 //! hundred.
 //!
-//! Not here: opening the database file, because closing such a handle would drop SQLite's locks. SQLite places no locks
-//! on the WAL, so a lost WAL can be restored from the handle that SQLite still has open.
+//! This module does not open the database file, because closing such a handle would drop SQLite's locks. SQLite places
+//! no locks on the WAL, so a lost WAL can be restored from the handle that SQLite still has open.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -99,6 +99,7 @@ impl FileIdentities {
     }
 
     /// Returns the fault that tells the operator what happened to a file and what to do now. Restores a lost WAL.
+    /// `found` is the file that is at `path` now, if there is one.
     fn fault_for(&self, kind: StoreFile, path: &Path, known: Identity, found: Option<Identity>) -> Fault {
         let open_file = OpenFile::of(known);
         let current_path = open_file.as_ref().and_then(OpenFile::current_path);
@@ -118,7 +119,8 @@ impl FileIdentities {
         Fault::Broken(self.reported.get_or_init(|| message).clone())
     }
 
-    /// Returns advice with the shell commands that move the database back next to its WAL.
+    /// Returns advice with the shell commands that move the database back next to its WAL. `current_path` is where the
+    /// database is now, if that is known.
     fn move_back_command(&self, current_path: Option<&Path>, is_replaced: bool) -> String {
         let [file, wal, index] =
             StoreFile::ALL.map(|kind| shell_word(&with_ending(&self.database, kind.ending())));

@@ -1,8 +1,7 @@
 //! Group commit: decides which commands share a transaction, and whether to wait for callers that were just answered.
 //!
 //! Input: the times at which commands were queued. Output: the next command to join the current group, or the end of
-//! the group.
-//! Not here: running the commands.
+//! the group. The commands are run by `writer`.
 
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};

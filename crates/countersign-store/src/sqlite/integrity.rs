@@ -1,7 +1,7 @@
 //! SQLite's integrity check of a database file.
 //!
 //! Input: a store's file, which may be in use. Output: SQLite's messages about damage.
-//! Not here: the meaning of rows, which `verify` checks.
+//! Whether the rows make sense is checked by the audit (`audit`), not here.
 
 use std::path::Path;
 

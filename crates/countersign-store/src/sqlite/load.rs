@@ -1,7 +1,7 @@
 //! Decodes rows into approvals and events.
 //!
-//! Input: a connection inside a transaction, and a query. Output: decoded approvals and events.
-//! Not here: writes and rules. Callers that read several rows hold a transaction, so that the rows are consistent.
+//! Input: a connection inside a transaction, and a query. Output: decoded approvals and events. Callers that read
+//! several rows hold a transaction, so that the rows are consistent. Nothing is written here.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Input: events as they are appended. Output: the number of events, and the hashes from which the root over them is
 //! computed.
-//! Not here: a copy of the events. The event table is already in the order of the log, by `seq`.
+//! The log needs no copy of the events: the event table is already in the order of the log, by `seq`.
 
 use countersign::hash::Hash;
 use countersign::log::{LogHead, leaf};

@@ -1,7 +1,7 @@
 //! The SQLite store: one file, one writer thread, and a few reader connections.
 //!
-//! Input: commands and queries. Output: answers whose writes survive a power loss.
-//! Not here: rules, which are in the library. No type of the database library appears in the public interface.
+//! A command is answered once its writes are safe from a power loss. The rules for commands are in the `countersign`
+//! library. No type of the database library appears in the public interface.
 
 mod audit;
 mod backup;

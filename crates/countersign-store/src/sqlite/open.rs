@@ -1,9 +1,8 @@
 //! Opening a database file: checks that it is a Countersign store, and configures connections to it.
 //!
-//! Input: a path. Output: connections, or an error with a hint.
-//! Not here: writes to another program's file, and other ways to open the file than through SQLite, because closing any
-//! other handle drops the locks of all connections in this process. The one exception reads the header of a file whose
-//! creation was interrupted.
+//! Input: a path. Output: connections, or an error with a hint. Another program's file is never written to. Files are
+//! opened only through SQLite, because closing any other handle drops the locks of all connections in this process. The
+//! one exception reads the header of a file whose creation was interrupted.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -162,8 +161,8 @@ fn read_header(path: &Path) -> Result<FileHeader, OpenError> {
     match FileHeader::read(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?) {
         Ok(header) => Ok(header),
         // A process died during a migration, before the file had a WAL. A read-only connection cannot roll back, and a
-        // half-written database cannot be queried. The file's header shows which program it belongs to. If the file is
-        // ours, the writing connection rolls back.
+        // half-written database cannot be queried. The file's header shows which program it belongs to. If it is a
+        // Countersign store, the writing connection rolls back.
         Err(error) if is_interrupted(&error) => read_raw_header(path),
         Err(error) => Err(error.into()),
     }

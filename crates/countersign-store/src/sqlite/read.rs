@@ -1,7 +1,7 @@
 //! Reader connections: a small pool of read-only connections, each used by one caller at a time.
 //!
-//! Input: queries. Output: approvals and events, each answer from one snapshot.
-//! Not here: locks. Readers and the writer never wait for each other.
+//! Input: queries. Output: approvals and events, each answer from one snapshot. Readers and the writer never wait for
+//! each other.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -114,7 +114,8 @@ impl Readers {
         Ok(result?)
     }
 
-    /// Returns a number that changes with every commit of any process.
+    /// Returns a number that changes with every commit of any process, so that callers can tell whether what they have
+    /// read is still current.
     pub(super) fn change_counter(&self) -> Result<u64, StoreError> {
         let mut connection = self
             .counter_connection

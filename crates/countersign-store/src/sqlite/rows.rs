@@ -1,7 +1,7 @@
 //! Implementation of the library's `Rows` in SQL: reads and writes of one transaction.
 //!
 //! Input: the rows that a command reads or saves. Output: changed rows, in a transaction that the caller commits.
-//! Not here: the clock, the commit, and the rules.
+//! The caller reads the clock and commits. The rules are in the library.
 
 use std::collections::HashMap;
 
@@ -71,7 +71,7 @@ pub(super) struct SqlRows<'a> {
 
 /// Result of a committed transaction.
 pub(super) struct Committed {
-    /// Changed approvals, oldest change first.
+    /// Approvals that existed before and were changed, oldest change first.
     pub(super) saved: Vec<SharedApproval>,
     /// The `seq` of the transaction's first and last event; `None` if it has no events.
     pub(super) events: Option<(i64, i64)>,
@@ -162,7 +162,7 @@ impl<'a> SqlRows<'a> {
         })
     }
 
-    /// Fills the cache and returns the changes. To be called after the commit.
+    /// Adds the transaction's approvals to the writer cache and returns the changes. To be called after the commit.
     pub(super) fn into_committed(self) -> Committed {
         for loaded in self.loaded.into_values() {
             self.writer_cache.insert(loaded);

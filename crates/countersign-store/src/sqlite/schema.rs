@@ -1,7 +1,7 @@
 //! The schema and its migrations.
 //!
-//! Input: a writable connection. Output: a database with the newest schema, or the reason why not.
-//! Not here: downgrades. An older version of this program refuses a newer file.
+//! Input: a writable connection. Output: a database with the newest schema, or the reason why the file cannot be used.
+//! There are no downgrades: an older version of this program refuses a newer file.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use sha2::{Digest, Sha256};

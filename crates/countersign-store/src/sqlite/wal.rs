@@ -1,7 +1,7 @@
 //! Checkpoint policy of the write-ahead log (WAL): when the writer copies it into the database file.
 //!
-//! Input: the number of commands committed. Output: a WAL of bounded length.
-//! Not here: SQLite's automatic checkpoint, which runs while callers wait and does not report failures.
+//! Input: the number of commands committed. Output: a WAL of bounded length. SQLite's automatic checkpoint is not used,
+//! because it runs while callers wait and does not report failures.
 
 use std::time::Duration;
 

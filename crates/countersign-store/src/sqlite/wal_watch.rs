@@ -1,8 +1,7 @@
 //! WAL watch: waits for writes to the WAL with inotify, or polls if inotify is unavailable.
 //!
-//! Input: the path of a database. Output: a thread that sleeps until the WAL is written.
-//! Not here: the content of a write, or the process that wrote. Not every write is reported, because that would cost
-//! the writing process time: the watch is one-shot, and is renewed after each notification.
+//! A watch reports neither the content of a write nor the process that wrote. It also does not report every write,
+//! because that would cost the writing process time: the watch is one-shot, and is renewed after each notification.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::time::Duration;
 /// Polling interval without inotify.
 const POLL: Duration = Duration::from_millis(250);
 
-/// Stops the watching thread.
+/// Handle that stops a [`WalWatch`] and wakes the thread that waits for it.
 pub(super) struct StopHandle {
     stopped: Arc<AtomicBool>,
     #[cfg(target_os = "linux")]
@@ -41,7 +40,8 @@ pub(super) struct WalWatch {
 }
 
 impl WalWatch {
-    /// Watches the WAL of the database at `path`. The WAL must exist.
+    /// Starts to watch the WAL of the database at `path`, and returns the watch with the handle that stops it. The WAL
+    /// must exist.
     pub(super) fn start(path: &Path) -> (WalWatch, StopHandle) {
         let stopped = Arc::new(AtomicBool::new(false));
         #[cfg(target_os = "linux")]
@@ -170,9 +170,8 @@ mod inotify_watch {
             self.renew_watch(is_written)
         }
 
-        /// Renews the one-shot watch after a notification.
-        /// INVARIANT: renewed before the caller reads the database, so no write is missed between a read and the next
-        /// notification.
+        /// Renews the one-shot watch if `is_written` is true, and returns `is_written`. INVARIANT: the watch is renewed
+        /// before the caller reads the database, so no write is missed between a read and the next notification.
         fn renew_watch(&mut self, is_written: bool) -> io::Result<bool> {
             if is_written {
                 self.descriptor = add_watch(&mut self.inotify.watches(), &self.wal)?;

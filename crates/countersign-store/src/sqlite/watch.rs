@@ -1,8 +1,8 @@
 //! Watcher thread: wakes callers in this process when another process commits to the same file.
 //!
 //! Input: notifications that the WAL was written. Output: approvals with events that this process has not published
-//! yet, and a signal that something changed.
-//! Not here: polling, unless `wal_watch` cannot use inotify.
+//! yet, and a signal that something changed. The thread sleeps while nothing is written, and polls only if inotify is
+//! unavailable (`wal_watch`).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

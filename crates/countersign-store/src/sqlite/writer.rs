@@ -1,7 +1,7 @@
 //! The writer thread: owns the writing connection and runs all queued commands in one transaction (group commit).
 //!
 //! Input: commands, each with a channel for its answer. Output: answers, sent after the commit.
-//! Not here: rules and retries. A failed fsync is never retried: the store stops.
+//! The rules are in the library. A failed fsync is never retried: the store stops.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -102,8 +102,8 @@ fn with_store(global: &Global, options: &HookInstall) -> Result<Global, Failure>
     Ok(global)
 }
 
-/// Records the policy as the one that hooks of this agent use. Fails if a different policy is recorded, unless
-/// `--policy-change` is given.
+/// Records the policy in `file` as the one that hooks of this agent use. Fails if a different policy is recorded,
+/// unless `--policy-change` is given. Does nothing with a server or without a file.
 async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>) -> Result<(), Failure> {
     let (None, Some(file)) = (&global.server, file) else {
         return Ok(());
@@ -135,7 +135,7 @@ async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>)
     Ok(())
 }
 
-/// Error for `--policy-change` on a store that does not exist. The person most likely meant another store.
+/// Returns the error for `--policy-change` on a store that does not exist. The person most likely meant another store.
 fn no_policy_to_change(global: &Global, dialect: Dialect) -> Failure {
     let message = format!(
         "there is no store `{}`, so no policy is on record there that could be changed",
@@ -339,7 +339,7 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBu
     Ok(backup)
 }
 
-/// Saves the previous settings next to the file, under a name that is not in use.
+/// Saves the previous settings next to the file, under a name that is not in use, and returns the path of that copy.
 fn keep(file: &Path, before: &str) -> Result<PathBuf, Failure> {
     let mode = std::fs::metadata(file).map(|metadata| metadata.permissions());
     for number in 1..1000 {

@@ -9,22 +9,23 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
-    /// Maximum number of open connections in total. Further connections wait to be accepted.
+    /// Maximum number of open connections in total (default 20,000). Further connections wait to be accepted.
     pub connections: usize,
-    /// Maximum number of open connections per client address. If unset, a built-in limit applies, except to connections
-    /// from this machine.
+    /// Maximum number of open connections per client address. If unset, the limit is 512, and connections from this
+    /// machine are not limited.
     pub connections_per_address: Option<usize>,
-    /// Maximum number of sign-in attempts per client address and minute.
+    /// Maximum number of sign-in attempts per client address and minute (default 20).
     pub sign_ins_per_minute: NonZeroU32,
-    /// Maximum number of open event streams per caller.
+    /// Maximum number of open event streams per caller (default 10).
     pub streams_per_caller: usize,
-    /// Maximum number of concurrent long polls per caller.
+    /// Maximum number of concurrent long polls per caller (default 2,000).
     pub waits_per_caller: usize,
-    /// Maximum number of concurrent list requests per caller.
+    /// Maximum number of concurrent list requests per caller (default 8).
     pub lists_per_caller: usize,
-    /// Maximum number of concurrent turns of served agents per person.
+    /// Maximum number of concurrent turns of served agents per person (default 4).
     pub turns_per_person: usize,
-    /// Time limit for receiving a request body. The time starts when data is awaited for the first time.
+    /// Time limit for receiving a request body, as text such as `30s`, which is the default. The time starts when data
+    /// is awaited for the first time.
     #[serde(deserialize_with = "duration")]
     pub body_within: Duration,
 }

@@ -19,7 +19,7 @@ struct Shared {
 }
 
 impl Slots {
-    /// Allows at most `most` open slots per key.
+    /// Creates a counter that allows at most `most` open slots per key.
     pub fn new(most: usize) -> Slots {
         Slots {
             shared: Arc::default(),
