@@ -17,18 +17,20 @@ export class Cms {
   /** Every change that ran, with the exact bytes of its arguments. */
   readonly ran: { tool: string; bytes: string }[] = [];
   readonly server: Server;
+  readonly #key: string;
   readonly #answers = new Map<string, unknown>();
 
   constructor(key: string) {
+    this.#key = key;
     this.server = createServer(async (request, response) => {
       const body = Buffer.concat(await Array.fromAsync(request));
-      const [status, answer] = isFromTheService(request, body, key) ? this.#once(request, body) : [401, "bad signature"];
+      const [status, answer] = isFromTheService(request, body, key) ? this.#call(request, body) : [401, "bad signature"];
       response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(answer));
     });
   }
 
   /** Acts once per call: a call that is sent again gets the earlier answer. Reads come without an id. */
-  #once(request: IncomingMessage, body: Buffer): [number, unknown] {
+  #call(request: IncomingMessage, body: Buffer): [number, unknown] {
     const tool = String(request.headers["countersign-tool"]);
     const call = request.headers["idempotency-key"];
     try {
@@ -37,6 +39,7 @@ export class Cms {
       const change = CHANGES[tool];
       if (!change || typeof call !== "string") return [404, `there is no tool \`${tool}\``];
       if (!this.#answers.has(call)) {
+        if (!isInTime(request, this.#key)) return [410, "too late"];
         this.#answers.set(call, change(this, JSON.parse(body.toString("utf8"))));
         this.ran.push({ tool, bytes: body.toString("utf8") });
       }
@@ -101,9 +104,19 @@ function found<Item>(items: Item[], is: (item: Item) => boolean): Item {
 function isFromTheService({ headers }: IncomingMessage, body: Buffer, key: string): boolean {
   const at = String(headers["countersign-timestamp"]);
   if (!(Math.abs(Date.now() / 1000 - Number(at)) < oldestSeconds)) return false;
-  const call = headers["idempotency-key"] ?? "";
-  const signed = createHmac("sha256", key).update(`${at}.${call}.`).update(body).digest("hex");
-  const expected = Buffer.from(`v1=${signed}`);
-  const given = Buffer.from(String(headers["countersign-signature"]));
-  return given.length === expected.length && timingSafeEqual(given, expected);
+  const signed = Buffer.concat([Buffer.from(`${at}.${headers["idempotency-key"] ?? ""}.`), body]);
+  return isSignature(headers["countersign-signature"], signed, key);
+}
+
+/** Returns false after the call's deadline: the service has given the call up by then. */
+function isInTime({ headers }: IncomingMessage, key: string): boolean {
+  const deadline = String(headers["countersign-deadline"]);
+  const signed = Buffer.from(`${headers["countersign-started"]}.${deadline}.${headers["idempotency-key"]}`);
+  return isSignature(headers["countersign-deadline-signature"], signed, key) && Date.now() < Date.parse(deadline);
+}
+
+function isSignature(given: string | string[] | undefined, signed: Buffer, key: string): boolean {
+  const expected = Buffer.from(`v1=${createHmac("sha256", key).update(signed).digest("hex")}`);
+  const bytes = Buffer.from(String(given));
+  return bytes.length === expected.length && timingSafeEqual(bytes, expected);
 }

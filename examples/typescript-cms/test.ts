@@ -82,6 +82,27 @@ test("confirmation", async () => {
   assert.equal(cms.ran.length, 1);
 });
 
+test("the flow of the source", async () => {
+  const words = 'This will permanently delete the "About Us" page\nalong with all its sections. This cannot be undone.\n\nAre you sure you want to proceed?';
+  const chat = new Chat([
+    { calls: [["cms_deletePage", { slug: "about" }]] },
+    { text: words },
+    { text: "Done! The About Us page has been deleted." },
+  ]);
+  assert.equal(
+    await chat.say("Delete the about page"),
+    `${words}
+Delete page “About Us” and all 3 sections. This cannot be undone.
+/slug: about
+/removeFromNavigation: true
+there now, as cms_getPage read it: {"id":"page-about","slug":"about","name":"About Us","status":"published","sections":["team","history","contact"]}
+-- reply "yes" to confirm or "no" to cancel.`,
+  );
+  const summary = "Delete page “About Us” and all 3 sections. This cannot be undone.";
+  assert.equal(await chat.say("yes"), `Done! ${summary}\nDone! The About Us page has been deleted.`);
+  assert.deepEqual(slugs(), ["about"]);
+});
+
 test("several confirmations in a row", async () => {
   const remove = (slug: string): Step => ({ calls: [["cms_deletePage", { slug }]] });
   const chat = new Chat([
