@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, beforeEach, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { Service } from "../testing/service.ts";
+import { Service } from "../testing/service.mts";
 import { ApprovalRejectedError, CountersignApprovalStore, requireApproval, ServiceError, waitForApproval } from "./approvals.ts";
 
 type Mail = { to: string; subject: string; body: string };
@@ -124,7 +124,7 @@ test("a request that expires throws, and cannot be approved or run later", async
 });
 
 test("requests are found by run and by agent", async () => {
-  const ids = [];
+  const ids: string[] = [];
   for (const subject of ["One", "Two"]) {
     const toolArguments = { ...welcome, subject };
     ids.push((await agent.create({ runId: run, toolName: "sendEmail", toolArguments })).id);

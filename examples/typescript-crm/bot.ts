@@ -112,6 +112,7 @@ export class Bot {
         const message = `This action requires confirmation: ${ruling.summary}`;
         result = { status: "pending_confirmation", message };
       } else if (ruling.ruling === "pass") {
+        // With this policy only reads pass. A write that passes comes with a permit, and its end has to be reported.
         result = await this.#crm.read(tool, Buffer.from(given));
       }
       conversation.push({ role: "tool", name: tool, text: JSON.stringify(result) });

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
-import { Service } from "../testing/service.ts";
+import { Service } from "../testing/service.mts";
 import { Bot, type Chat, type Model, type Said, type Settings } from "./bot.ts";
 import { Crm, SCHEMA, TOOLS } from "./crm.ts";
 
@@ -30,7 +30,7 @@ before(async () => {
   await pool.query(SCHEMA);
 
   const policy = fileURLToPath(new URL("policy.toml", import.meta.url));
-  service = await Service.start(policy, url(name, "postgres"));
+  service = await Service.start(policy, { store: url(name, "postgres") });
   service.addPerson("ana");
   settings = {
     url: service.url,

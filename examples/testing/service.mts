@@ -2,7 +2,7 @@
 //
 // Input: COUNTERSIGN_BIN, the binary to test. Each service has a folder of its own, which `stop` removes.
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -12,32 +12,48 @@ const startsWithinMs = 60_000;
 // A variable such as COUNTERSIGN_STORE of the person who runs the tests must not reach the service.
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("COUNTERSIGN_")));
 
+export type Options = {
+  /** URL of a PostgreSQL database; without it, the store is a file. */
+  store?: string;
+  /** Content of the service's configuration. */
+  config?: string;
+  /** Variables for the service. */
+  variables?: Record<string, string>;
+};
+
 export class Service {
   url = "";
   readonly store: string;
   readonly #folder = mkdtempSync(join(tmpdir(), "countersign-example."));
   #listen = "127.0.0.1:0";
   #process: ChildProcess | undefined;
+  readonly #words: string[];
+  readonly #environment: NodeJS.ProcessEnv;
 
-  /** Starts a service with this policy. `store` is a PostgreSQL URL; without it, the store is a file. */
-  static async start(policy: string, store?: string): Promise<Service> {
-    const service = new Service(policy, store);
+  /** Starts a service with this policy. */
+  static async start(policy: string, options: Options = {}): Promise<Service> {
+    const service = new Service(policy, options);
     await service.up();
     return service;
   }
 
-  private constructor(policy: string, store?: string) {
-    // Only this account may be able to change the policy, which a checkout does not guarantee.
+  private constructor(policy: string, { store, config, variables }: Options) {
+    // Only this account may be able to change the files, which a checkout does not guarantee.
+    this.#words = ["--policy", join(this.#folder, "policy.toml")];
     copyFileSync(policy, join(this.#folder, "policy.toml"));
+    if (config) {
+      this.#words.push("--config", join(this.#folder, "serve.toml"));
+      writeFileSync(join(this.#folder, "serve.toml"), config);
+    }
+    this.#environment = { ...environment, ...variables };
     this.store = store ?? join(this.#folder, "countersign.db");
   }
 
   /** Starts the process, at the same address as before if there was one. */
   async up(): Promise<void> {
-    const policy = join(this.#folder, "policy.toml");
-    const child = spawn(binary, ["serve", "--listen", this.#listen, "--policy", policy, "--store", this.store], {
+    const child = spawn(binary, ["serve", "--listen", this.#listen, "--store", this.store, ...this.#words], {
       cwd: this.#folder,
-      env: environment,
+      env: this.#environment,
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#process = child;
@@ -69,8 +85,8 @@ export class Service {
   }
 
   #run(...words: string[]): string {
-    const options = { env: environment, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] } as const;
-    return execFileSync(binary, [...words, "--store", this.store], options);
+    const given = [...words, "--store", this.store];
+    return execFileSync(binary, given, { env: environment, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
   }
 }
 
