@@ -3,7 +3,7 @@
 //! An agent submits the calls of one turn. Calls that the policy passes get a permit; the others are held in an
 //! approval until people decide. The gate then starts the released calls and records their outcomes. This module
 //! determines the order of these steps: the rules are in [`policy`](crate::policy), and storing and running are behind
-//! [`Store`](crate::store::Store) and [`Executor`](crate::executor::Executor).
+//! [`Store`] and [`Executor`].
 //!
 //! The gate fails closed: before a start is on record, any error, timeout or unknown answer means that nothing runs.
 

@@ -112,7 +112,7 @@ pub trait Rows {
     /// Locks and returns up to `limit` approvals whose [`Approval::due_at`] is not after `now`, longest due first.
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError>;
     /// Returns the latest time that has certainly passed, never after `now`. An approval or call that is due by that
-    /// time may be ended permanently. See [`Clock::certain`].
+    /// time may be ended permanently. See [`Clock::certain`](crate::time::Clock::certain).
     fn certain(&self, now: Time) -> Time {
         now
     }
