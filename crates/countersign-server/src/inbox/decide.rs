@@ -18,6 +18,7 @@ use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 
 use super::card::{Measure, ViewerPermissions, whole_card};
+use super::edit_form::{self, Field};
 use super::form::FormFields;
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, edit, list, page, playground};
@@ -51,6 +52,23 @@ impl SubmittedFields {
         self.0.get(&format!("arguments-{position}")).map(String::as_str)
     }
 
+    /// Returns the text of one of the call's fields by its index, or `None` if the form has no such field.
+    pub fn value(&self, position: u8, index: usize) -> Option<&str> {
+        self.0
+            .get(&format!("value-{position}-{index}"))
+            .map(String::as_str)
+    }
+
+    /// Returns true if the form has fields for single values of some call.
+    pub fn has_values(&self) -> bool {
+        self.0.keys().any(|name| name.starts_with("value-"))
+    }
+
+    /// Returns true if the form has fields with all arguments of a call as JSON.
+    pub fn has_json(&self) -> bool {
+        self.0.keys().any(|name| name.starts_with("arguments-"))
+    }
+
     /// Returns the page that the form was on. The list's form has no `from` field.
     ///
     /// INVARIANT: an unknown page counts as the list, whose cards show the least.
@@ -75,7 +93,8 @@ impl SubmittedFields {
 
     /// Returns the fields about the calls, for the form on the card that shows what would run.
     pub fn about_calls(&self) -> Vec<(&str, &str)> {
-        let is_about_a_call = |name: &str| name.starts_with("arguments-") || name.starts_with("choice-");
+        let prefixes = ["arguments-", "value-", "choice-"];
+        let is_about_a_call = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
         let fields = self.0.iter().filter(|(name, _)| is_about_a_call(name));
         let mut fields: Vec<_> = fields
             .map(|(name, value)| (name.as_str(), value.as_str()))
@@ -260,20 +279,22 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) 
     match typed.text("verdict") {
         "deny" => Ok(Verdict::Deny),
         "approve" => Ok(Verdict::Approve),
+        // Two descriptions of the same arguments could differ.
+        "edit" | CONFIRM if typed.has_json() && typed.has_values() => Err(bad(
+            "the form has the arguments twice, as JSON and as values",
+            "open the page again",
+        )),
         "chosen" | "edit" | CONFIRM => {
             let choices = approval.numbered().map(|(position, call)| {
                 if typed.leaves_out(position) {
                     return Ok(Choice::Deny);
                 }
-                match typed.arguments(position).filter(|_| typed.is_edit()) {
-                    None => Ok(Choice::Approve),
-                    Some(text) => {
-                        let secrecy = Secrecy::of(call, policy, &approval.salt);
-                        let read =
-                            edit::read(&call.arguments, text, |pointer: &str| secrecy.is_secret(pointer));
-                        read.map_err(|problem| bad_edit(position, &problem))
-                    }
+                if !typed.is_edit() {
+                    return Ok(Choice::Approve);
                 }
+                let secrecy = Secrecy::of(call, policy, &approval.salt);
+                let edited = edited(policy, &secrecy, call, position, typed);
+                edited.map_err(|problem| bad_edit(position, &problem))
             });
             let choices = choices.collect::<Answer<Vec<Choice>>>()?;
             match choices.iter().all(|choice| *choice == Choice::Deny) {
@@ -290,11 +311,41 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) 
 
 /// Returns what is wrong with one call's edited arguments, to be shown next to their field. `None` if the arguments are
 /// valid, not edited or left out.
-pub fn edit_problem(secrecy: &Secrecy, call: &Call, position: u8, typed: &SubmittedFields) -> Option<String> {
-    let text = typed
-        .arguments(position)
-        .filter(|_| !typed.leaves_out(position))?;
-    edit::read(&call.arguments, text, |pointer: &str| secrecy.is_secret(pointer)).err()
+pub fn edit_problem(
+    policy: &Policy,
+    secrecy: &Secrecy,
+    call: &Call,
+    position: u8,
+    typed: &SubmittedFields,
+) -> Option<String> {
+    match typed.leaves_out(position) {
+        true => None,
+        false => edited(policy, secrecy, call, position, typed).err(),
+    }
+}
+
+/// Reads what was typed into the fields of one call: its arguments as JSON, or single values.
+fn edited(
+    policy: &Policy,
+    secrecy: &Secrecy,
+    call: &Call,
+    position: u8,
+    typed: &SubmittedFields,
+) -> Result<Choice, String> {
+    if let Some(text) = typed.arguments(position) {
+        return edit::read(&call.arguments, text, |pointer: &str| secrecy.is_secret(pointer));
+    }
+    let fields = edit_fields(policy, secrecy, call).unwrap_or_default();
+    edit_form::read(&call.arguments, &fields, |at| typed.value(position, at))
+}
+
+/// Returns the fields for the values of a call, or `None` if it has to be edited as JSON.
+pub fn edit_fields(policy: &Policy, secrecy: &Secrecy, call: &Call) -> Option<Vec<Field>> {
+    edit_form::fields(
+        call.arguments.as_bytes(),
+        |pointer: &str| secrecy.is_secret(pointer),
+        |pointer: &str| policy.choices(call.tool.as_str(), pointer),
+    )
 }
 
 fn bad(message: &str, hint: &str) -> ApiError {

@@ -12,7 +12,8 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 
 use super::card::{Card, Drawing, Edit, Measure};
-use super::decide::{SubmittedFields, edit_problem};
+use super::decide::{SubmittedFields, edit_fields, edit_problem};
+use super::edit_form::Field;
 use super::session::SignedIn;
 use super::{edit, list, page, timeline};
 use crate::access::Caller;
@@ -23,7 +24,7 @@ const MOST_LINES: usize = 30;
 
 #[derive(Debug, Default, Deserialize)]
 pub struct PageQuery {
-    /// Present if the page shows fields to edit the arguments.
+    /// Present if the page shows fields to edit the arguments: `form` for a field per value, anything else for JSON.
     edit: Option<String>,
 }
 
@@ -35,7 +36,15 @@ pub async fn show(
     Query(asked): Query<PageQuery>,
 ) -> Response {
     let typed = SubmittedFields::default();
-    let page = draw(&app, &caller, &id, asked.edit.is_some(), None, &typed).await;
+    let page = draw(
+        &app,
+        &caller,
+        &id,
+        Editing::asked(asked.edit.as_deref()),
+        None,
+        &typed,
+    )
+    .await;
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
@@ -47,13 +56,13 @@ pub async fn again(
     problem: &ApiError,
     typed: &SubmittedFields,
 ) -> Response {
-    let page = draw(app, caller, id, typed.is_edit(), Some(problem), typed).await;
+    let page = draw(app, caller, id, Editing::of(typed), Some(problem), typed).await;
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
 /// Renders the fields to edit the arguments, with what was typed so far.
 pub async fn edit_again(app: &App, caller: &Caller, id: &str, typed: &SubmittedFields) -> Response {
-    let page = draw(app, caller, id, true, None, typed).await;
+    let page = draw(app, caller, id, Editing::typed(typed), None, typed).await;
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
@@ -70,6 +79,58 @@ pub async fn confirm(
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
+/// How a page offers to edit arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Editing {
+    Nothing,
+    /// A field for each value. Calls that cannot be edited so have a field with JSON.
+    Values,
+    Json,
+}
+
+impl Editing {
+    fn asked(query: Option<&str>) -> Editing {
+        match query {
+            None => Editing::Nothing,
+            Some("form") => Editing::Values,
+            Some(_) => Editing::Json,
+        }
+    }
+
+    /// Returns how the form was made that was sent.
+    fn typed(typed: &SubmittedFields) -> Editing {
+        match typed.has_json() && !typed.has_values() {
+            true => Editing::Json,
+            false => Editing::Values,
+        }
+    }
+
+    /// Like [`Editing::typed`], but nothing if the form edits nothing.
+    fn of(typed: &SubmittedFields) -> Editing {
+        match typed.is_edit() {
+            true => Editing::typed(typed),
+            false => Editing::Nothing,
+        }
+    }
+}
+
+/// Returns the fields of a call with what was typed so far.
+fn fields(
+    app: &App,
+    secrecy: &Secrecy,
+    call: &countersign::call::Call,
+    position: u8,
+    typed: &SubmittedFields,
+) -> Vec<Field> {
+    let mut fields = edit_fields(app.gate.policy(), secrecy, call).unwrap_or_default();
+    for (at, field) in fields.iter_mut().enumerate() {
+        if let Some(text) = typed.value(position, at) {
+            field.text = text.to_owned();
+        }
+    }
+    fields
+}
+
 async fn draw_confirm(
     app: &App,
     caller: &Caller,
@@ -79,7 +140,7 @@ async fn draw_confirm(
 ) -> Answer<Response> {
     let events = app.store().events(&caller.tenant, preview.id).await?;
     let concerns = list::concerns(app, preview, now).await?;
-    let card = card(app, caller, preview, (now, &concerns), false, typed);
+    let card = card(app, caller, preview, (now, &concerns), Editing::Nothing, typed);
     let values = context! {
         card => Value::from(Serde(&card)),
         events => Value::from(Serde(timeline::lines(&events, now))),
@@ -106,15 +167,19 @@ async fn draw(
     app: &App,
     caller: &Caller,
     id: &str,
-    is_edit: bool,
+    editing: Editing,
     problem: Option<&ApiError>,
     typed: &SubmittedFields,
 ) -> Answer<Response> {
     let (approval, now) = list::one(app, caller, id).await?;
     let events = app.store().events(&caller.tenant, approval.id).await?;
     let concerns = list::concerns(app, &approval, now).await?;
-    let card = card(app, caller, &approval, (now, &concerns), is_edit, typed);
-    let is_edit = is_edit && card.is_pending && card.may.edit;
+    let card = card(app, caller, &approval, (now, &concerns), editing, typed);
+    let is_edit = editing != Editing::Nothing && card.is_pending && card.may.edit;
+    let is_form = card
+        .calls
+        .iter()
+        .any(|call| call.edit.as_ref().is_some_and(|edit| !edit.fields.is_empty()));
     let values = context! {
         card => Value::from(Serde(&card)),
         events => Value::from(Serde(timeline::lines(&events, now))),
@@ -122,6 +187,7 @@ async fn draw(
         problem => problem.map(page::problem),
         comment => typed.comment(),
         is_edit,
+        is_form,
         key => page::form_key(),
         from => "detail",
     };
@@ -134,7 +200,7 @@ fn card(
     caller: &Caller,
     approval: &SharedApproval,
     (now, concerns): (Time, &Concerns),
-    is_edit: bool,
+    editing: Editing,
     typed: &SubmittedFields,
 ) -> Card {
     let decider = caller.decider();
@@ -145,6 +211,7 @@ fn card(
         measure: Measure::FULL,
     };
     let mut card = Card::new(approval, concerns, drawing);
+    let is_edit = editing != Editing::Nothing;
     if is_edit {
         // Each call has its own field.
         card.alike = None;
@@ -160,8 +227,12 @@ fn card(
             };
             call.edit = Some(Edit {
                 lines: text.lines().count().clamp(3, MOST_LINES),
-                problem: edit_problem(&secrecy, held, position, typed),
+                problem: edit_problem(app.gate.policy(), &secrecy, held, position, typed),
                 kept: call.values.has_secret.then_some(edit::KEPT),
+                fields: match editing {
+                    Editing::Values => fields(app, &secrecy, held, position, typed),
+                    Editing::Json | Editing::Nothing => Vec::new(),
+                },
                 text,
             });
         }

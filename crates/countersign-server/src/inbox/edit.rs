@@ -19,7 +19,11 @@ pub fn field(arguments: &[u8], is_secret: impl Fn(&str) -> bool) -> String {
     let secrets = json::find(arguments, is_secret);
     let kept = secrets.into_iter().map(|(_, range)| (range, quoted_kept()));
     let text = spliced(arguments, kept.collect());
-    let text = String::from_utf8_lossy(&text);
+    visible(&String::from_utf8_lossy(&text))
+}
+
+/// Replaces characters that would affect the page's rendering with JSON escapes.
+pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match affects_rendering(character) {
@@ -86,7 +90,7 @@ fn find_kept_secrets(
 type Splice = (std::ops::Range<usize>, Vec<u8>);
 
 /// Replaces byte ranges, which have to be sorted.
-fn spliced(bytes: &[u8], places: Vec<Splice>) -> Vec<u8> {
+pub fn spliced(bytes: &[u8], places: Vec<Splice>) -> Vec<u8> {
     let mut whole = Vec::with_capacity(bytes.len());
     let mut from = 0;
     for (range, instead) in places {
@@ -103,7 +107,7 @@ fn quoted_kept() -> Vec<u8> {
 }
 
 /// Normalises line breaks: browsers submit them as CRLF.
-fn line_breaks(text: &str) -> String {
+pub fn line_breaks(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
@@ -117,7 +121,7 @@ fn describe_problem(typed: &str, problem: Malformed) -> String {
 
 /// Returns true if the character would affect the page's rendering. Outside strings, valid JSON is plain ASCII, so such
 /// a character is always inside a string and can be escaped.
-fn affects_rendering(character: char) -> bool {
+pub fn affects_rendering(character: char) -> bool {
     if character.is_ascii() {
         return false;
     }

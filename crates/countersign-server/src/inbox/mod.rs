@@ -10,6 +10,7 @@ mod card;
 mod decide;
 mod detail;
 mod edit;
+mod edit_form;
 mod filter;
 mod form;
 mod history;

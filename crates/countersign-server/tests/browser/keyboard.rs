@@ -72,7 +72,7 @@ fn the_keys_lead_to_the_other_pages(stage: &Stage) {
     stage.until(&format!("document.getElementById('a{id}')"));
     stage.press("j");
     stage.press("e");
-    stage.until_address("?edit=1");
+    stage.until_address("?edit=form");
     stage.goto("/approvals");
     stage.until(&format!("document.getElementById('a{id}')"));
     stage.press("j");

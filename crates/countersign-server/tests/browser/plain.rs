@@ -34,8 +34,13 @@ fn everything_works_without_script() {
         assert!(stage.text(".problem").contains("call 1"));
         let field = stage.browser.find("[name='arguments-1']");
         assert_eq!(field.value(), "oops");
+        // The same as a form: a field for each value.
+        stage.goto(&format!("/approvals/{batch}?edit=form"));
+        let field = stage.browser.find("[name='value-1-0']");
+        assert_eq!(field.value(), "a");
         field.clear();
-        field.write(r#"{"text":"A"}"#);
+        field.write("A");
+        stage.click("[name='choice-2'][value=deny]");
         stage.click("button[value=edit]");
         // The card of what would run comes first; nothing is decided yet.
         assert!(stage.text("main").contains("Nothing is decided yet."));

@@ -246,3 +246,79 @@ async fn x56_an_edit_is_approved_on_the_card_of_what_would_run() {
         [format!("note {}", proposed.replace("hello", "Hello"))]
     );
 }
+
+/// Checks that each value has a field of its type, and that only what was changed changes, to the byte.
+#[tokio::test]
+async fn x44_a_form_changes_single_values_and_keeps_all_other_bytes() {
+    let policy = r#"
+[tools.note]
+effect = "write"
+secret = ["key"]
+
+[tools.note.schema.properties]
+size = { enum = ["s", "m", "l"] }
+"#;
+    let world = World::with_policy(policy).await;
+    let ana = world.ana().await;
+    let proposed = "{ \"z\":9007199254740993,\"n\": 1.0, \"size\":\"m\", \"ok\":true, \"key\":\"canary\",\n\"text\":\"a\\u0041\\nb\", \"a\":[\"x\"] }";
+    let approval = world.hold(&[("note", proposed)]).await;
+    let page = world
+        .get(&ana, &format!("/approvals/{}?edit=form", approval.id))
+        .await;
+    page.shows("value=\"9007199254740993\"")
+        .shows("inputmode=decimal autocomplete=off value=\"1.0\"")
+        .shows("<option selected>&quot;m&quot;</option><option>&quot;l&quot;</option>")
+        .shows("<option selected>true</option><option>false</option>")
+        .shows("autocomplete=off>\naA\nb</textarea>")
+        .shows("(secret, kept as it is)</textarea>")
+        .shows("?edit=1\">edit the JSON</a>")
+        .hides("canary")
+        .hides("name=\"arguments-1\"");
+    // A wrong value is named, and what was typed stays.
+    let wrong = [
+        ("verdict", "edit"),
+        ("value-1-0", "12a"),
+        ("value-1-5", "kept text"),
+    ];
+    let page = world.decide(&ana, &approval, &wrong).await;
+    assert_eq!(page.status, 422);
+    page.shows("`z` has to be a number")
+        .shows("value=\"12a\"")
+        .shows("kept text</textarea>");
+    // As a browser sends it: every field, with its own line breaks.
+    let sent = [
+        ("value-1-0", "9007199254740993"),
+        ("value-1-1", "1.0"),
+        ("value-1-2", "\"l\""),
+        ("value-1-3", "true"),
+        ("value-1-4", "(secret, kept as it is)"),
+        ("value-1-5", "aA\r\nb"),
+        ("value-1-6", "y"),
+    ];
+    let (card, answer) = world.edit(&ana, &approval, &sent).await;
+    card.shows("<del>m</del> → l")
+        .shows("<del>x</del> → y")
+        .hides("canary");
+    assert_eq!(answer.status, 303);
+    world.finished(&approval).await;
+    let expected = proposed.replace("\"m\"", "\"l\"").replace("\"x\"", "\"y\"");
+    assert_eq!(world.ran(), [format!("note {expected}")]);
+}
+
+/// Checks that a form cannot describe the arguments twice, and that an unchanged form is no edit.
+#[tokio::test]
+async fn x44_a_form_is_either_values_or_json() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("create_contact", MARIA)]).await;
+    let both = [("verdict", "edit"), ("value-1-0", "Eve"), ("arguments-1", MARIA)];
+    let page = world.decide(&ana, &approval, &both).await;
+    assert_eq!(page.status, 422);
+    page.shows("the arguments twice");
+    let same = [("value-1-0", "Maria Garcia"), ("value-1-1", "maria@example.com")];
+    let (_, answer) = world.edit(&ana, &approval, &same).await;
+    assert_eq!(answer.status, 303);
+    let done = world.finished(&approval).await;
+    assert!(done.calls[0].original.is_none());
+    assert_eq!(world.ran(), [format!("create_contact {MARIA}")]);
+}

@@ -539,6 +539,11 @@ impl Policy {
         }
     }
 
+    /// Returns the values that a tool's schema lists for one of its arguments, by JSON pointer; `None` if it lists none.
+    pub fn choices(&self, tool: &str, pointer: &str) -> Option<&[serde_json::Value]> {
+        self.tools.get(tool)?.schema.as_ref()?.choices(pointer)
+    }
+
     /// Returns the paths of secret values in a stored call: those in its own terms plus those of this policy. If
     /// neither knows the tool, everything is secret.
     pub fn secrets_of(&self, call: &Call) -> Vec<SecretPath> {

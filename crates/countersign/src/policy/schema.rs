@@ -3,6 +3,7 @@
 
 #[cfg(not(feature = "schema"))]
 mod absent;
+mod choices;
 #[cfg(feature = "provenance")]
 mod declared;
 #[cfg(feature = "provenance")]
@@ -15,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 #[cfg(not(feature = "schema"))]
 use absent::Validator;
+use choices::Choices;
 #[cfg(feature = "provenance")]
 use declared::Declared;
 #[cfg(feature = "schema")]
@@ -26,6 +28,7 @@ use crate::json::{Node, Number, TopLevel, Tree};
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
+    choices: Choices,
     /// Defaults and names, for tracing.
     #[cfg(feature = "provenance")]
     pub(super) declared: Declared,
@@ -37,9 +40,15 @@ impl Schema {
         let validator = Validator::build(schema)?;
         Ok(Schema {
             validator,
+            choices: Choices::of(schema),
             #[cfg(feature = "provenance")]
             declared: Declared::of(schema),
         })
+    }
+
+    /// Returns the values that the schema lists for a place, by JSON pointer; `None` if it lists none there.
+    pub fn choices(&self, pointer: &str) -> Option<&[Value]> {
+        self.choices.at(pointer)
     }
 
     /// Checks the bytes of a call's arguments. The error describes the fault without repeating values.

@@ -66,7 +66,7 @@ export function complain(card, text) {
 }
 
 function keepWhatIsTyped(old, fresh) {
-  for (const field of old.querySelectorAll("textarea[name], input[type=radio]:checked")) {
+  for (const field of old.querySelectorAll("textarea[name], select[name], input[inputmode][name], input[type=radio]:checked")) {
     const value = field.type === "radio" ? `[value="${field.value}"]` : "";
     const same = fresh.querySelector(`[name="${field.name}"]${value}`);
     if (!same) continue;

@@ -56,7 +56,7 @@ async function refreshCard(id) {
 
 async function refreshPage(id) {
   if (id !== main.dataset.id) return;
-  const page = await load(`/approvals/${id}${"edit" in main.dataset ? "?edit=1" : ""}`);
+  const page = await load(`/approvals/${id}${"edit" in main.dataset ? `?edit=${main.dataset.edit}` : ""}`);
   const card = page?.querySelector(".card");
   const old = find(id);
   if (!card || !old) return;

@@ -16,6 +16,7 @@ use super::origin::Verdict;
 use super::value::{Values, values};
 use super::{ApprovalLink, Drawing, Measure, shown, size};
 use crate::inbox::arguments::visible_lines;
+use crate::inbox::edit_form::Field;
 use crate::view::{ChangeView, before};
 
 /// Largest snapshot shown on the list, in bytes.
@@ -72,6 +73,8 @@ pub struct Edit {
     pub problem: Option<String>,
     /// Placeholder for secrets, if the arguments contain any.
     pub kept: Option<&'static str>,
+    /// Fields for the values; empty if the arguments are edited as JSON.
+    pub fields: Vec<Field>,
 }
 
 /// Snapshot of what a call would change, taken when the approval was proposed.
