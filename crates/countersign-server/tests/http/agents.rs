@@ -187,7 +187,7 @@ async fn d8_c6_a_held_call_and_a_yes_frame_by_frame() {
     session {"agent":"crm","session":"s"}
     routed {"specialist":"contacts"}
     tool {"id":"script_1_1","tool":"create_contact"}
-    result {"content":"{\"status\":\"pending_confirmation\",\"ran\":false,\"message\":\"A person has been asked. It has not run.\"}","id":"script_1_1","isError":false,"requiresConfirmation":true,"status":"pending_confirmation","tool":"create_contact"}
+    result {"content":"{\"status\":\"pending_confirmation\",\"ran\":false,\"message\":\"This action requires confirmation: Create contact Maria Garcia, maria@acme.com, Acme Corp. A person has been asked. It has not run.\"}","id":"script_1_1","isError":false,"requiresConfirmation":true,"status":"pending_confirmation","tool":"create_contact"}
     text x16 "I'll create a new contact with these details:\n- Name: Maria Garcia\n- Email: maria@acme.com\n- Company: Acme Corp"
     held {"approval":{"description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"pending","toolName":"create_contact"},"card":"card-[id]","prompt":{"approval":"[id]","approve":"[id]","deny":"[id]","digest":"[id]","expiresAt":"2026-01-01T00:05:00.000Z","no":"no","origins":"all 3 values were given by you","summary":"Create contact Maria Garcia, maria@acme.com, Acme Corp","text":"Create contact Maria Garcia, maria@acme.com, Acme Corp\nall 3 values were given by you\nlook twice: this agent never asked for this tool before\n-- reply \"yes\" to confirm or \"no\" to cancel.","whole":true,"yes":"yes"},"trace":{"level":"warn","name":"confirmation-required"}}
     done {"inputTokens":0,"outputTokens":0}
@@ -251,6 +251,35 @@ async fn a7_a_no_and_something_else_run_nothing() {
             .starts_with("Cancelled, because")
     );
     assert_eq!(chat.contacts().await, 0);
+}
+
+/// A question and a correction over HTTP: the card stays, and the corrected card says what is different.
+#[tokio::test]
+async fn e1_c9_a_question_and_a_correction_over_http() {
+    let chat = Chat::new().await;
+    let held = chat.says(MARIA).await;
+    let asked = chat.answers("why?", held.get("held")).await;
+    let shown = asked.show();
+    assert!(
+        shown.contains("You asked for it. Nothing has happened yet."),
+        "{shown}"
+    );
+    assert_eq!(asked.get("say")["text"], "Still waiting for your answer.");
+    let id = |held: &Value| held["prompt"]["approval"].clone();
+    assert_eq!(id(asked.get("held")), id(held.get("held")), "{shown}");
+    let corrected = chat
+        .answers("yes, but her email is zoe@x.com", asked.get("held"))
+        .await;
+    let card = corrected.get("held");
+    assert_ne!(id(card), id(held.get("held")));
+    let text = card["prompt"]["text"].as_str().unwrap();
+    assert!(
+        text.contains("changed since the last card: /email: `maria@acme.com` → `zoe@x.com`"),
+        "{text}"
+    );
+    assert_eq!(chat.contacts().await, 0, "nothing of it was a yes");
+    chat.answers("yes", card).await;
+    assert_eq!(chat.contacts().await, 1);
 }
 
 /// X03: a yes that names no card, or another one, decides nothing, and the card is shown again.
