@@ -10,6 +10,7 @@
 mod calls;
 mod error;
 mod evaluator;
+mod history;
 mod route;
 mod settle;
 mod turn;
@@ -17,11 +18,13 @@ mod undo;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use countersign::conversation::{Conversations, Message as IncomingMessage};
 use countersign::decision::Decider;
 use countersign::gate::{Gate, ReplyOutcome};
 use countersign::id::{self, CallId, Channel, Person, Tenant};
+use countersign::seal::Secret;
 
 use crate::message::Message;
 use crate::model::Model;
@@ -50,10 +53,28 @@ pub struct AgentConfig {
     pub after_decision: AfterDecision,
     /// True if a message about something else leaves the pending card as it is, whatever the policy says.
     pub keeps_cards: bool,
+    /// Source of the credentials that calls run with, if any call needs one.
+    pub credentials: Option<Arc<dyn Credentials>>,
     /// Tools whose results hold text written by strangers, such as web pages and mail.
     pub outside_tools: HashSet<String>,
     /// Limits on one turn and on what a model is given.
     pub limits: Limits,
+}
+
+/// Source of the credentials that calls run with. A credential is kept encrypted with its call while the call waits,
+/// goes to the tool only, and is erased when the call ends. Models, cards and sessions never contain it.
+pub trait Credentials: Send + Sync {
+    /// Returns the credential for a call of this tool on behalf of the turn's person; `None` if the call needs none.
+    fn credential(&self, context: &TurnContext, tool: &str) -> Option<Secret>;
+}
+
+impl<F> Credentials for F
+where
+    F: Fn(&TurnContext, &str) -> Option<Secret> + Send + Sync,
+{
+    fn credential(&self, context: &TurnContext, tool: &str) -> Option<Secret> {
+        self(context, tool)
+    }
 }
 
 /// A system prompt and the model that receives it.
@@ -106,7 +127,8 @@ pub struct Limits {
     pub repeats: u32,
     /// Maximum number of tokens in one answer.
     pub tokens: u32,
-    /// Maximum bytes of conversation sent to a model; older messages are left out.
+    /// Maximum bytes of conversation sent to a model; older turns are left out. Less is sent to a model that says that
+    /// it was too much.
     pub conversation: usize,
     /// Maximum bytes of one tool result sent to a model; the rest is cut off.
     pub result: usize,
@@ -118,7 +140,7 @@ impl Default for Limits {
             steps: 12,
             repeats: 3,
             tokens: 4096,
-            conversation: 512 * 1024,
+            conversation: 24 * 1024,
             result: 64 * 1024,
         }
     }
@@ -129,7 +151,17 @@ impl Default for Limits {
 pub struct Agent {
     conversations: Conversations,
     config: Arc<AgentConfig>,
+    room: Arc<Room>,
 }
+
+/// What the agent's models can take, as learned from their errors. Forgotten when the process ends.
+struct Room {
+    bytes: AtomicUsize,
+    tokens: AtomicU32,
+}
+
+/// Minimum tokens of an answer to which a limit is reduced.
+const FEWEST_TOKENS: u32 = 256;
 
 /// Tenant, channel and person of a turn.
 #[derive(Clone, Debug)]
@@ -151,6 +183,10 @@ impl Agent {
         };
         Agent {
             conversations,
+            room: Arc::new(Room {
+                bytes: AtomicUsize::new(config.limits.conversation),
+                tokens: AtomicU32::new(config.limits.tokens),
+            }),
             config: Arc::new(config),
         }
     }
@@ -159,7 +195,7 @@ impl Agent {
     pub fn with_inbox_url(self, page: &str) -> Agent {
         Agent {
             conversations: self.conversations.with_page(page),
-            config: self.config,
+            ..self
         }
     }
 
@@ -327,6 +363,21 @@ impl Agent {
             turn.show_again(open).await?;
         }
         turn.finish().await
+    }
+
+    /// Returns the maximum bytes of conversation and the maximum tokens of an answer for the next request.
+    fn room(&self) -> (usize, u32) {
+        let Room { bytes, tokens } = &*self.room;
+        (bytes.load(Ordering::Relaxed), tokens.load(Ordering::Relaxed))
+    }
+
+    /// Remembers that a model could not take this many bytes. A model's context has to hold the answer too, so both limits
+    /// are halved.
+    fn reduce_room(&self, sent: usize) {
+        let (bytes, tokens) = self.room();
+        self.room.bytes.store(bytes.min(sent) / 2, Ordering::Relaxed);
+        let tokens = (tokens / 2).max(FEWEST_TOKENS.min(tokens));
+        self.room.tokens.store(tokens, Ordering::Relaxed);
     }
 
     fn language<'a>(&'a self, message_language: Option<&'a str>) -> Option<&'a str> {

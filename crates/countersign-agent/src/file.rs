@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::agent::{AfterDecision, AgentConfig, Evaluator, Limits, Role, Specialist};
 use crate::gated::{GatedTools, REQUEST_APPROVAL};
-use crate::model::{Anthropic, ApiKey, BadScript, Endpoint, Model, OpenAi, RetryPolicy, Script};
+use crate::model::{Anthropic, ApiKey, BadScript, Endpoint, Model, OpenAi, Proxy, RetryPolicy, Script};
 use crate::tool::{BadTools, Tool};
 
 /// Base URL of Anthropic's API.
@@ -39,6 +39,8 @@ pub struct ProviderSettings {
     pub key: Option<ApiKey>,
     /// Model to use for all roles, instead of those that the file names.
     pub model: Option<String>,
+    /// Proxy through which the provider is reached, if any.
+    pub proxy: Option<Proxy>,
 }
 
 /// Error in an agent's files.
@@ -148,6 +150,24 @@ struct LimitsSection {
     steps: Option<u32>,
     repeats: Option<u32>,
     tokens: Option<u32>,
+    conversation: Option<usize>,
+    result: Option<usize>,
+}
+
+/// Least value of `[limits] conversation`, in bytes.
+const LEAST_CONVERSATION: usize = 2 * 1024;
+/// Bytes of conversation for providers whose models all have a large context.
+const LARGE_CONVERSATION: usize = 384 * 1024;
+
+/// Returns how much of a conversation the provider's models are given by default. Models of other services may have a
+/// small context, and some services cut off the beginning of a longer request without saying so.
+fn usual_conversation(provider: &Provider) -> usize {
+    match provider {
+        Provider::Script => LARGE_CONVERSATION,
+        Provider::Anthropic(settings) if settings.url == ANTHROPIC => LARGE_CONVERSATION,
+        Provider::OpenAi(settings) if settings.url == OPENAI => LARGE_CONVERSATION,
+        Provider::Anthropic(_) | Provider::OpenAi(_) => Limits::default().conversation,
+    }
 }
 
 /// An agent's files, parsed and validated.
@@ -233,12 +253,17 @@ impl AgentFile {
                 AfterDecisionSetting::Stop => AfterDecision::Stop,
             },
             keeps_cards: file.on_other == OnOtherSetting::Keep,
+            credentials: None,
             outside_tools: file.outside.clone(),
             limits: Limits {
                 steps: file.limits.steps.unwrap_or(defaults.steps),
                 repeats: file.limits.repeats.unwrap_or(defaults.repeats),
                 tokens: file.limits.tokens.unwrap_or(defaults.tokens),
-                ..defaults
+                conversation: file
+                    .limits
+                    .conversation
+                    .unwrap_or_else(|| usual_conversation(provider)),
+                result: file.limits.result.unwrap_or(defaults.result),
             },
         })
     }
@@ -260,6 +285,15 @@ impl AgentFile {
         }
         if self.file.specialist.len() > 1 && self.file.orchestrator.is_none() {
             let problem = "several specialists need an `[orchestrator]` that picks one".to_owned();
+            return invalid(&self.file.name, problem);
+        }
+        if self
+            .file
+            .limits
+            .conversation
+            .is_some_and(|most| most < LEAST_CONVERSATION)
+        {
+            let problem = format!("`conversation` is at least {LEAST_CONVERSATION} bytes");
             return invalid(&self.file.name, problem);
         }
         let specialists = self.file.specialist.iter().map(|role| (&role.name, &role.model));
@@ -294,7 +328,10 @@ impl AgentFile {
         let missing =
             |provider: &str| invalid(format!("the file does not say what it is called at {provider}"));
         let endpoint = |settings: &ProviderSettings| {
-            Endpoint::new(&settings.url, settings.key.clone(), RetryPolicy::default()).map_err(invalid)
+            let endpoint = Endpoint::new(&settings.url, settings.key.clone(), RetryPolicy::default());
+            endpoint
+                .map(|endpoint| endpoint.with_proxy(settings.proxy.clone()))
+                .map_err(invalid)
         };
         match provider {
             Provider::Script => {

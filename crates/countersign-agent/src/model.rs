@@ -18,6 +18,7 @@ use crate::message::{Message, ModelCall};
 use crate::tool::Tool;
 
 pub use anthropic::Anthropic;
+pub use countersign_http_client::Proxy;
 pub use openai::OpenAi;
 pub use script::{BadScript, Script};
 pub use transport::{ApiKey, Endpoint, RetryPolicy};
@@ -103,6 +104,9 @@ pub enum ModelError {
         /// Error message of the provider.
         message: String,
     },
+    /// The request is longer than the model's context.
+    #[error("the conversation is too long for the model: {0}")]
+    TooLong(String),
     /// The provider reported an error in the middle of an answer.
     #[error("the model's service stopped in the middle: {0}")]
     Failed(String),
@@ -142,6 +146,9 @@ impl ModelError {
             ModelError::Status { .. } | ModelError::Failed(_) | ModelError::CutOff(_) => "say it again",
             ModelError::InvalidAnswer(_) | ModelError::TooLarge => {
                 "check that the URL belongs to an API of that kind"
+            }
+            ModelError::TooLong(_) => {
+                "start a new session, give the agent fewer tools, or use a model with a larger context"
             }
             ModelError::NoRule => "say it in other words, or use a real model",
             ModelError::BadRule(..) => "mend the script",

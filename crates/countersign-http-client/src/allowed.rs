@@ -36,6 +36,11 @@ impl AllowedTargets {
         AllowedTargets(Arc::from([target.to_ascii_lowercase()]))
     }
 
+    /// Returns true if the operator has named this target.
+    pub(crate) fn is_named(&self, host: &str, port: u16) -> bool {
+        self.0.contains(&format!("{}:{port}", host.to_ascii_lowercase()))
+    }
+
     /// Resolves a host and returns one of its addresses. Fails if any of them is private and the host is not allowed.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<SocketAddr, String> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -43,8 +48,7 @@ impl AllowedTargets {
             .await
             .map_err(|error| format!("`{host}` cannot be found: {error}"))?
             .collect();
-        let target = format!("{}:{port}", host.to_ascii_lowercase());
-        if !self.0.contains(&target)
+        if !self.is_named(host, port)
             && let Some(private) = found.iter().find(|address| !is_public(address.ip()))
         {
             return Err(format!(

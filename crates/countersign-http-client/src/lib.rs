@@ -1,9 +1,10 @@
-//! A small HTTP client: one connection per request, to an address that was checked against [`AllowedTargets`]. No
-//! redirects, proxies or cookies, and no state between requests. The agent and the service use it for every outgoing
+//! A small HTTP client: one connection per request, to an address that was checked against [`AllowedTargets`], or through
+//! a [`Proxy`] that the operator names. No redirects or cookies, and no state between requests. The agent and the service use it for every outgoing
 //! request.
 
 mod allowed;
 pub mod events;
+mod proxy;
 
 use std::io;
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 pub use allowed::{AllowedTargets, NoPort};
+pub use proxy::Proxy;
 
 /// Parsed URL of a request: scheme, host, port, path and query.
 #[derive(Clone, Debug)]
@@ -111,6 +113,7 @@ pub struct Client {
     allowed: AllowedTargets,
     most_bytes: usize,
     connect_timeout: Option<Duration>,
+    proxy: Option<Proxy>,
 }
 
 impl Client {
@@ -120,7 +123,13 @@ impl Client {
             allowed,
             most_bytes,
             connect_timeout: None,
+            proxy: None,
         }
+    }
+
+    /// Sends HTTPS requests through a proxy, except to this machine and to the proxy's exceptions.
+    pub fn with_proxy(self, proxy: Option<Proxy>) -> Client {
+        Client { proxy, ..self }
     }
 
     /// Limits the time for connecting, including name resolution and TLS.
@@ -219,15 +228,19 @@ impl Client {
         }
     }
 
-    async fn connect(&self, target: &Target) -> Result<(Connected, Arc<SendCheck>), RequestError> {
-        let address = self
-            .allowed
-            .resolve(&target.host, target.port)
+    async fn connect_directly(&self, target: &Target) -> Result<TcpStream, String> {
+        let address = self.allowed.resolve(&target.host, target.port).await?;
+        TcpStream::connect(address)
             .await
-            .map_err(RequestError::NotSent)?;
-        let stream = TcpStream::connect(address).await.map_err(|error| {
-            RequestError::NotSent(format!("cannot connect to `{}`: {error}", target.host_and_port()))
-        })?;
+            .map_err(|error| format!("cannot connect to `{}`: {error}", target.host_and_port()))
+    }
+
+    async fn connect(&self, target: &Target) -> Result<(Connected, Arc<SendCheck>), RequestError> {
+        let stream = match self.proxy.as_ref().filter(|proxy| proxy.is_for(target)) {
+            Some(proxy) => proxy.connect(&self.allowed, target).await,
+            None => self.connect_directly(target).await,
+        };
+        let stream = stream.map_err(RequestError::NotSent)?;
         let _ = stream.set_nodelay(true);
         let check = Arc::<SendCheck>::default();
         let stream = CheckedWrite {

@@ -16,18 +16,21 @@ use crate::approval::{Approval, SharedApproval};
 use crate::call::{Call, RefusalReason};
 use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
-use crate::display::one_line;
+use crate::display::{clip, one_line};
 use crate::effect::Effect;
 use crate::executor::Outcome;
 use crate::gate::{Gate, Reply, ReplyOutcome, Resolved, may_answer};
 use crate::id::{Channel, Key, Tenant};
 use crate::json;
-use crate::policy::OnOther;
+use crate::policy::{OnOther, Policy};
 use crate::prompt::{Button, LONGEST_MESSAGE, Pressed, Prompt, PromptOptions, SHORTEST_LIMIT, summary};
 use crate::reply::{CardWords, Interpreted, Reading, Why, begins_with_no, interpret, is_about_card};
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
+
+/// Maximum number of characters of a tool's own words about a call.
+const LONGEST_TOOL_WORDS: usize = 400;
 
 /// A message that was sent in a channel.
 #[derive(Clone, Debug)]
@@ -397,7 +400,7 @@ impl Conversations {
 
     /// Returns the text for the channel after a decision by button or reply.
     pub fn outcome(&self, resolved: &Resolved, language: Option<&str>) -> String {
-        outcome(resolved, &self.sentences(language))
+        outcome(resolved, self.gate.policy(), &self.sentences(language))
     }
 
     /// Returns the text for a sender who answered a card, but whom the service does not know. `sender` is escaped.
@@ -418,7 +421,7 @@ impl Conversations {
     pub fn ending(&self, approval: &Approval, language: Option<&str>) -> Option<String> {
         let sentences = self.sentences(language);
         match approval.state {
-            State::Approved => Some(part_outcome(approval, &sentences)),
+            State::Approved => Some(part_outcome(approval, self.gate.policy(), &sentences)),
             State::Denied => Some(sentences.cancelled),
             State::Expired => {
                 let what = summary(approval, &sentences);
@@ -451,7 +454,10 @@ impl Conversations {
         let what = |approval: &SharedApproval| summary(approval, sentences);
         let (say, show, forward_to_agent) = match &heard {
             ReplyOutcome::PassOn => (None, None, true),
-            ReplyOutcome::Decided(resolved) => (Some(outcome(resolved, sentences)), None, false),
+            ReplyOutcome::Decided(resolved) => {
+                let say = outcome(resolved, self.gate.policy(), sentences);
+                (Some(say), None, false)
+            }
             ReplyOutcome::Cancelled(approval) => {
                 let say = fill(&sentences.cancelled_by_other, &[("what", &what(approval))]);
                 (Some(say), None, true)
@@ -599,7 +605,7 @@ fn not_as_shown(call: &Call) -> Option<&RefusalReason> {
     })
 }
 
-fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
+fn outcome(resolved: &Resolved, policy: &Policy, sentences: &Sentences) -> String {
     if let Some(refusal) = &resolved.refusal {
         return fill(
             &sentences.refused,
@@ -628,8 +634,13 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
         );
     }
     let is_left_out = |call: &Call| call.because == Some(RefusalReason::Denied);
-    if approval.calls.iter().any(is_left_out) {
-        return part_outcome(approval, sentences);
+    let is_mixed = approval.calls.len() > 1
+        && approval
+            .calls
+            .iter()
+            .any(|call| matches!(call.state, CallState::Failed | CallState::Unknown));
+    if is_mixed || approval.calls.iter().any(is_left_out) {
+        return part_outcome(approval, policy, sentences);
     }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
     let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {
@@ -647,12 +658,17 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     } else {
         &sentences.approved
     };
-    fill(sentence, &[("what", &what)])
+    let said = fill(sentence, &[("what", &what)]);
+    match approval.calls.as_slice() {
+        [call] => with_tool_words(said, approval, call, policy, sentences),
+        _ => said,
+    }
 }
 
-/// Returns one line for each call of an approval that was approved in whole or in part.
-fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
-    let line = |call: &crate::call::Call| {
+/// Returns the outcome of each call of an approval that was approved in whole or in part, each on a line of its own. The
+/// tool's own words follow if the call failed, or if it is the only one.
+fn part_outcome(approval: &Approval, policy: &Policy, sentences: &Sentences) -> String {
+    let line = |call: &Call| {
         let sentence = match (call.state, &call.because) {
             (CallState::Succeeded, _) => &sentences.done,
             (CallState::Failed, Some(RefusalReason::NotSent)) => &sentences.not_run,
@@ -662,8 +678,87 @@ fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
             (CallState::Refused, _) => &sentences.not_run,
             _ => &sentences.approved,
         };
-        fill(sentence, &[("what", &one_line(&call.terms.summary))])
+        let said = fill(sentence, &[("what", &one_line(&call.terms.summary))]);
+        match approval.calls.len() == 1 || call.state == CallState::Failed {
+            true => with_tool_words(said, approval, call, policy, sentences),
+            false => said,
+        }
     };
     let lines: Vec<String> = approval.calls.iter().map(line).collect();
     lines.join("\n")
+}
+
+/// Adds what the tool itself said about a call that ran, if it said something for people. Secrets are masked.
+fn with_tool_words(
+    said: String,
+    approval: &Approval,
+    call: &Call,
+    policy: &Policy,
+    sentences: &Sentences,
+) -> String {
+    let result = match call.state {
+        CallState::Succeeded | CallState::Failed => call.result.as_deref(),
+        _ => None,
+    };
+    let words = result.and_then(|result| tool_words(result, call.state == CallState::Failed));
+    let Some(words) = words else {
+        return said;
+    };
+    let words = approval.secrecy(policy).text(&words).into_owned();
+    let words = clip(&words, LONGEST_TOOL_WORDS).to_string();
+    fill(&sentences.tool_words, &[("outcome", &said), ("words", &words)])
+}
+
+/// Returns the part of a result that is meant for people: its `message`, for a failure also its `error`, or a text that
+/// is not JSON. `None` for other JSON, which is data.
+fn tool_words(result: &[u8], is_failure: bool) -> Option<String> {
+    use serde_json::Value;
+    let text = std::str::from_utf8(result).ok()?.trim();
+    let words = match serde_json::from_str(text) {
+        Err(_) => text.to_owned(),
+        Ok(Value::String(words)) => words,
+        Ok(Value::Object(members)) => {
+            let of = |name: &str| match members.get(name)? {
+                Value::String(words) => Some(words.clone()),
+                Value::Object(inner) => inner.get("message")?.as_str().map(str::to_owned),
+                _ => None,
+            };
+            of("message").or_else(|| of("error").filter(|_| is_failure))?
+        }
+        Ok(_) => return None,
+    };
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    (!words.is_empty()).then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(result: &str, is_failure: bool, expected: Option<&str>) {
+        let found = tool_words(result.as_bytes(), is_failure);
+        assert_eq!(found.as_deref(), expected, "`{result}`");
+    }
+
+    #[test]
+    fn a7_the_words_of_a_result_are_those_for_people() {
+        check(
+            r#"{"success":true,"message":"Page \"About\" was deleted."}"#,
+            false,
+            Some("Page \"About\" was deleted."),
+        );
+        check(r#"{"id":7,"name":"Maria"}"#, false, None);
+        check(r#"{"error":"it is locked"}"#, true, Some("it is locked"));
+        check(
+            r#"{"error":{"message":"it is locked"}}"#,
+            true,
+            Some("it is locked"),
+        );
+        check(r#"{"error":"none"}"#, false, None);
+        check("no such page:\n  about", true, Some("no such page: about"));
+        check(r#""done""#, false, Some("done"));
+        check("[1]", false, None);
+        check("", false, None);
+    }
 }

@@ -79,6 +79,8 @@ pub struct Sentences {
     pub left_out: String,
     /// Shown when a call was approved but not run.
     pub not_run: String,
+    /// Adds a tool's own words to how its call ended: `{outcome}`, `{words}`.
+    pub tool_words: String,
     /// Response to an undo request when there is nothing to undo.
     pub nothing_to_undo: String,
     /// Response to an undo request that cannot be fulfilled.
@@ -136,6 +138,7 @@ impl Sentences {
             not_an_approver: "Nothing was decided: {person} may not decide this. Ask one of its approvers.".to_owned(),
             left_out: "Left out: {what}".to_owned(),
             not_run: "Not run: {what}".to_owned(),
+            tool_words: "{outcome}\nThe tool says: {words}".to_owned(),
             nothing_to_undo: "There is nothing here to undo.".to_owned(),
             cannot_undo: "That cannot be undone: {why}.".to_owned(),
             not_undone: "This cannot be undone: {what} ({why})".to_owned(),
@@ -186,6 +189,7 @@ impl Sentences {
                 .to_owned(),
             left_out: "Sin hacer: {what}".to_owned(),
             not_run: "No se ha ejecutado: {what}".to_owned(),
+            tool_words: "{outcome}\nLa herramienta dice: {words}".to_owned(),
             nothing_to_undo: "Aquí no hay nada que deshacer.".to_owned(),
             cannot_undo: "Eso no se puede deshacer: {why}.".to_owned(),
             not_undone: "Esto no se puede deshacer: {what} ({why})".to_owned(),

@@ -125,7 +125,12 @@ impl Turn<'_> {
             // INVARIANT: the arguments are the exact bytes that the model wrote.
             arguments: call.arguments.as_bytes().into(),
             definition: Definition::read(known.map(|tool| tool.hash)),
-            secret: None,
+            secret: self
+                .agent
+                .config
+                .credentials
+                .as_ref()
+                .and_then(|credentials| credentials.credential(&self.context, &call.tool)),
             working_folder: None,
         }
     }
@@ -381,7 +386,8 @@ fn truncated_text(bytes: &[u8], limit: usize) -> String {
     }
 }
 
-fn truncate(text: &str, limit: usize) -> String {
+/// Returns the beginning of a text, at most `limit` bytes, without cutting a character in two.
+pub(super) fn truncate(text: &str, limit: usize) -> String {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

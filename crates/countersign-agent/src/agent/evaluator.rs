@@ -42,7 +42,7 @@ impl Turn<'_> {
             messages,
             tools: tool.into_iter().map(Arc::new).collect(),
             may_call: true,
-            most_tokens: self.agent.config.limits.tokens,
+            most_tokens: self.agent.room().1,
         };
         let answer = self
             .ask_model(&*evaluator.role.model, request, TextDelivery::Buffered)

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::history::fit;
 use super::turn::{TextDelivery, Turn};
 use super::{Specialist, TurnError};
 use crate::message::Message;
@@ -43,16 +44,16 @@ impl Turn<'_> {
             descriptions.join("\n")
         );
         for _ in 0..MOST_ATTEMPTS {
-            let request = Request {
+            let build = |turn: &Turn<'_>, (most_bytes, most_tokens): (usize, u32)| Request {
                 role: "orchestrator".to_owned(),
                 system: system.clone(),
-                messages: text_messages(self.session.messages()),
+                messages: fit(&text_messages(turn.session.messages()), most_bytes).messages,
                 tools: vec![tool.clone()],
                 may_call: true,
-                most_tokens: self.agent.config.limits.tokens,
+                most_tokens,
             };
             let answer = self
-                .ask_model(&*orchestrator.model, request, TextDelivery::Buffered)
+                .ask_shortened(&*orchestrator.model, TextDelivery::Buffered, build)
                 .await?;
             let Some(call) = answer.calls.iter().find(|call| call.tool == ROUTE) else {
                 if answer.text.is_empty() {

@@ -6,11 +6,15 @@ use countersign::gate::{GUIDE, ReplyOutcome};
 use countersign::id::ApprovalId;
 use futures_util::StreamExt as _;
 
+use super::history::{fit, total_size};
 use super::{Agent, Specialist, TurnContext, TurnError, channel_step, report};
 use crate::message::{Message, ModelCall};
 use crate::model::{AnswerPart, LARGEST_ANSWER, Model, ModelError, Request, StopReason, Usage};
 use crate::progress::{Listener, Progress};
 use crate::session::{Session, Step};
+
+/// Maximum number of times that a model is asked again with less of the conversation.
+const MOST_SHORTENINGS: u32 = 5;
 
 /// A turn in progress.
 pub(super) struct Turn<'a> {
@@ -244,8 +248,11 @@ impl<'a> Turn<'a> {
     ) -> Result<Option<String>, TurnError> {
         let steps = self.agent.config.limits.steps;
         for _ in 0..steps {
-            let request = self.request(specialist, feedback, true);
-            let answer = self.ask_model(&*specialist.role.model, request, delivery).await?;
+            let answer = self
+                .ask_shortened(&*specialist.role.model, delivery, |turn, room| {
+                    turn.request(specialist, feedback, true, room)
+                })
+                .await?;
             if answer.calls.is_empty() {
                 return Ok(Some(answer.text));
             }
@@ -266,11 +273,12 @@ impl<'a> Turn<'a> {
 
     /// Asks the specialist to explain its proposal. If the model fails, the card is shown without an explanation.
     async fn explain(&mut self, specialist: &Specialist, feedback: Option<&str>) -> Result<(), TurnError> {
-        let request = self.request(specialist, feedback, false);
-        match self
-            .ask_model(&*specialist.role.model, request, TextDelivery::Streamed)
-            .await
-        {
+        let answered = self
+            .ask_shortened(&*specialist.role.model, TextDelivery::Streamed, |turn, room| {
+                turn.request(specialist, feedback, false, room)
+            })
+            .await;
+        match answered {
             Ok(answer) => self.save_text(answer.text, TextDelivery::Streamed).await,
             Err(TurnError::Model(error)) => {
                 let notice = format!("the agent did not explain it: {error}");
@@ -281,19 +289,56 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn request(&self, specialist: &Specialist, feedback: Option<&str>, may_call: bool) -> Request {
+    fn request(
+        &self,
+        specialist: &Specialist,
+        feedback: Option<&str>,
+        may_call: bool,
+        (most_bytes, most_tokens): (usize, u32),
+    ) -> Request {
+        let fitted = fit(self.session.messages(), most_bytes);
         let mut system = format!("{}\n\n{GUIDE}", specialist.role.prompt.trim_end());
         if let Some(feedback) = feedback {
             system.push_str("\n\nYour last answer was not good enough. Answer again, and mind this: ");
             system.push_str(feedback);
         }
+        if let Some(left_out) = &fitted.left_out {
+            system.push_str("\n\n");
+            system.push_str(left_out);
+        }
         Request {
             role: specialist.name.clone(),
             system,
-            messages: recent_messages(self.session.messages(), self.agent.config.limits.conversation),
+            messages: fitted.messages,
             tools: specialist.tools.clone(),
             may_call,
-            most_tokens: self.agent.config.limits.tokens,
+            most_tokens,
+        }
+    }
+
+    /// Asks a model with the request that `build` makes for the given room. If the model says that it was too long, asks
+    /// again with less of the conversation, up to [`MOST_SHORTENINGS`] times.
+    pub(super) async fn ask_shortened(
+        &mut self,
+        model: &dyn Model,
+        delivery: TextDelivery,
+        build: impl Fn(&Turn<'_>, (usize, u32)) -> Request + Send,
+    ) -> Result<ModelAnswer, TurnError> {
+        let mut shortened = 0;
+        loop {
+            let request = build(self, self.agent.room());
+            let sent = total_size(&request.messages);
+            let answered = self.ask_model(model, request, delivery).await;
+            match answered {
+                Err(TurnError::Model(ModelError::TooLong(_))) if shortened < MOST_SHORTENINGS => {
+                    shortened += 1;
+                    self.agent.reduce_room(sent);
+                    let notice =
+                        "the conversation is too long for the model, which is asked again with less of it";
+                    self.report(Progress::Notice(notice.to_owned())).await;
+                }
+                answered => return answered,
+            }
         }
     }
 
@@ -338,36 +383,5 @@ impl<'a> Turn<'a> {
             StopReason::Length => Err(TurnError::AnswerTooLong),
             StopReason::Declined => Err(TurnError::Declined),
         }
-    }
-}
-
-/// Returns the latest messages within `most` bytes, starting at a person's message so that no result lacks its call. At
-/// least the last exchange is kept, even if it is larger.
-fn recent_messages(messages: &[Message], most: usize) -> Vec<Message> {
-    let mut bytes = 0usize;
-    let mut start = messages.len();
-    for (index, message) in messages.iter().enumerate().rev() {
-        bytes = bytes.saturating_add(text_bytes(message));
-        if bytes > most && start < messages.len() {
-            break;
-        }
-        if matches!(message, Message::Person { .. }) {
-            start = index;
-        }
-    }
-    let latest = messages.get(start..).unwrap_or_default();
-    let without_channel = latest
-        .iter()
-        .filter(|message| !matches!(message, Message::Channel { .. }));
-    without_channel.cloned().collect()
-}
-
-fn text_bytes(message: &Message) -> usize {
-    match message {
-        Message::Person { text, .. } | Message::Reply { text } | Message::Channel { text } => text.len(),
-        Message::Agent { text, calls } => {
-            text.len() + calls.iter().map(|call| call.arguments.len()).sum::<usize>()
-        }
-        Message::Results { results } => results.iter().map(|result| result.content.len()).sum(),
     }
 }

@@ -16,11 +16,14 @@ use super::{AnswerPart, AnswerStream, LARGEST_ANSWER, Model, ModelError, Request
 use crate::message::{Message, ModelCall};
 use event::{
     Block, BlockDelta, BlockStart, BlockStop, Delta, ErrorEvent, EventType, MessageDelta, MessageStart,
-    TokenUsage,
+    TokenUsage, WholeMessage,
 };
 
 /// Value of the `anthropic-version` header.
 const VERSION: &str = "2023-06-01";
+
+/// Member of a request that asks for a streamed answer.
+const STREAMED: &str = r#""stream":true,"#;
 
 /// A model behind Anthropic's Messages API.
 #[derive(Clone, Debug)]
@@ -59,7 +62,8 @@ impl Model for Anthropic {
             names,
             ..Decoder::default()
         };
-        self.endpoint.parts(self.headers(), body, decoder)
+        let whole_body = body.replacen(STREAMED, r#""stream":false,"#, 1);
+        self.endpoint.parts(self.headers(), body, whole_body, decoder)
     }
 
     fn name(&self) -> String {
@@ -69,7 +73,7 @@ impl Model for Anthropic {
 
 fn body(model: &str, request: &Request, names: &[(String, String)]) -> String {
     let mut body = format!(
-        r#"{{"model":{},"max_tokens":{},"stream":true,"system":{},"messages":[{}]"#,
+        r#"{{"model":{},"max_tokens":{},{STREAMED}"system":{},"messages":[{}]"#,
         quote(model),
         request.most_tokens,
         quote(&request.system),
@@ -205,11 +209,29 @@ impl EventDecoder for Decoder {
             "error" => {
                 let ErrorEvent { error } = parse(data)?;
                 let message = format!("{} ({})", error.message, error.r#type);
-                Err(ModelError::Failed(transport::truncate(&message)))
+                let is_too_long = transport::is_too_long(&message);
+                let message = transport::truncate(&message);
+                Err(match is_too_long {
+                    true => ModelError::TooLong(message),
+                    false => ModelError::Failed(message),
+                })
             }
             // Pings, and event types that may be added to the API later.
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn whole(&mut self, text: &str) -> Result<Vec<AnswerPart>, ModelError> {
+        let message: WholeMessage = parse(text)?;
+        self.record_usage(message.usage);
+        let mut parts = Vec::new();
+        for (index, block) in (0..).zip(message.content) {
+            parts.extend(self.start_block(index, block)?);
+            parts.extend(self.stop_block(index));
+        }
+        self.stop = message.stop_reason.as_deref().map(stop_reason);
+        parts.extend(self.finish()?);
+        Ok(parts)
     }
 
     fn end(&mut self) -> Result<Vec<AnswerPart>, ModelError> {

@@ -15,6 +15,9 @@ use crate::message::{Message, ModelCall};
 /// Maximum number of calls in one answer.
 const MOST_CALLS: usize = 256;
 
+/// Members of a request that ask for a streamed answer.
+const STREAMED: &str = r#""stream":true,"stream_options":{"include_usage":true},"#;
+
 /// A model behind a chat completions API.
 #[derive(Clone, Debug)]
 pub struct OpenAi {
@@ -55,7 +58,8 @@ impl Model for OpenAi {
             ..Decoder::default()
         };
         let headers = self.endpoint.headers(header::AUTHORIZATION, "Bearer ");
-        self.endpoint.parts(headers, body, decoder)
+        let whole_body = body.replacen(STREAMED, r#""stream":false,"#, 1);
+        self.endpoint.parts(headers, body, whole_body, decoder)
     }
 
     fn name(&self) -> String {
@@ -68,7 +72,7 @@ fn body(model: &str, limit: &str, request: &Request, names: &[(String, String)])
     let messages = request.messages.iter().flat_map(encode_message);
     let messages: Vec<String> = std::iter::once(system).chain(messages).collect();
     let mut body = format!(
-        r#"{{"model":{},"{limit}":{},"stream":true,"stream_options":{{"include_usage":true}},"messages":[{}]"#,
+        r#"{{"model":{},"{limit}":{},{STREAMED}"messages":[{}]"#,
         quote(model),
         request.most_tokens,
         messages.join(",")
@@ -168,6 +172,8 @@ struct Choice {
     #[serde(default)]
     index: u64,
     delta: Option<Delta>,
+    /// The same as `delta`, in an answer that is not streamed.
+    message: Option<Delta>,
     finish_reason: Option<String>,
 }
 
@@ -201,7 +207,10 @@ impl EventDecoder for Decoder {
         })?;
         if chunk.error.is_some_and(|error| error.get() != "null") {
             let message = transport::error_message(data).unwrap_or_else(|| transport::truncate(data));
-            return Err(ModelError::Failed(message));
+            return Err(match transport::is_too_long(data) {
+                true => ModelError::TooLong(message),
+                false => ModelError::Failed(message),
+            });
         }
         if let Some(used) = chunk.usage {
             self.usage.input = used.prompt_tokens.unwrap_or(self.usage.input);
@@ -209,10 +218,14 @@ impl EventDecoder for Decoder {
         }
         let mut parts = Vec::new();
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
-            if let Some(delta) = choice.delta {
+            let is_whole = choice.message.is_some();
+            if let Some(delta) = choice.delta.or(choice.message) {
                 let texts = [delta.content, delta.refusal].into_iter().flatten();
                 parts.extend(texts.filter(|text| !text.is_empty()).map(AnswerPart::Text));
-                for call in delta.tool_calls.unwrap_or_default() {
+                for (place, mut call) in (0..).zip(delta.tool_calls.unwrap_or_default()) {
+                    if is_whole {
+                        call.index = Some(place);
+                    }
                     self.apply_call_delta(call)?;
                 }
             }
@@ -220,6 +233,15 @@ impl EventDecoder for Decoder {
                 self.stop = Some(stop_reason(&reason));
             }
         }
+        Ok(parts)
+    }
+
+    fn whole(&mut self, text: &str) -> Result<Vec<AnswerPart>, ModelError> {
+        let mut parts = self.event(text)?;
+        let end = self.end().map_err(|_| {
+            ModelError::InvalidAnswer("it is JSON, and neither a stream of events nor an answer".to_owned())
+        })?;
+        parts.extend(end);
         Ok(parts)
     }
 

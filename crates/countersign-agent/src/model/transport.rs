@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_http_client::events::EventReader;
-use countersign_http_client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
+use countersign_http_client::{AllowedTargets, Client, Proxy, RequestError, StreamedResponse, Target};
 use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Bytes;
@@ -100,6 +100,14 @@ impl Endpoint {
         })
     }
 
+    /// Sends requests through a proxy, if one is given. Never plain HTTP or requests to this machine.
+    pub fn with_proxy(self, proxy: Option<Proxy>) -> Endpoint {
+        Endpoint {
+            client: self.client.with_proxy(proxy),
+            ..self
+        }
+    }
+
     /// Returns the path without a trailing slash.
     pub(super) fn path(&self) -> &str {
         self.target.path().trim_end_matches('/')
@@ -119,11 +127,21 @@ impl Endpoint {
     }
 
     /// Sends a request with this body and returns the parts that `decoder` finds in the response.
-    pub(super) fn parts(&self, headers: HeaderMap, body: String, decoder: impl EventDecoder) -> AnswerStream {
+    ///
+    /// `whole_body` is the same request for an answer that is not streamed. It is sent if the service says that it does
+    /// not stream this model.
+    pub(super) fn parts(
+        &self,
+        headers: HeaderMap,
+        body: String,
+        whole_body: String,
+        decoder: impl EventDecoder,
+    ) -> AnswerStream {
         let start = StreamState::Start {
             endpoint: self.clone(),
             headers,
             body: Bytes::from(body),
+            whole_body: Bytes::from(whole_body),
             decoder: Box::new(decoder),
         };
         let parts = stream::unfold(start, |state| async move {
@@ -148,7 +166,7 @@ impl Endpoint {
                     let pause = retry_after(&response.headers);
                     let is_transient = matches!(response.status, 408 | 429 | 500..=599);
                     let error = read_error_response(response).await;
-                    if !is_transient {
+                    if !is_transient || matches!(error, ModelError::TooLong(_)) {
                         return Err(error);
                     }
                     (error, pause)
@@ -187,6 +205,9 @@ pub(super) trait EventDecoder: Send + 'static {
     /// Returns the parts that an event with this data completes.
     fn event(&mut self, data: &str) -> Result<Vec<AnswerPart>, ModelError>;
 
+    /// Returns the parts of an answer that was not streamed, with [`AnswerPart::Stop`] as the last one.
+    fn whole(&mut self, text: &str) -> Result<Vec<AnswerPart>, ModelError>;
+
     /// Handles the end of the stream. Fails if the answer is not complete.
     fn end(&mut self) -> Result<Vec<AnswerPart>, ModelError>;
 }
@@ -196,9 +217,12 @@ enum StreamState {
         endpoint: Endpoint,
         headers: HeaderMap,
         body: Bytes,
+        whole_body: Bytes,
         decoder: Box<dyn EventDecoder>,
     },
     Reading(ResponseReader),
+    /// The whole answer has arrived at once.
+    Whole(VecDeque<AnswerPart>),
     Ended,
 }
 
@@ -216,13 +240,29 @@ impl StreamState {
         let mut reader = match self {
             StreamState::Ended => return Ok((None, StreamState::Ended)),
             StreamState::Reading(reader) => reader,
+            StreamState::Whole(mut parts) => {
+                let part = parts.pop_front();
+                return Ok((part, StreamState::Whole(parts)));
+            }
             StreamState::Start {
                 endpoint,
                 headers,
                 body,
-                decoder,
+                whole_body,
+                mut decoder,
             } => {
-                let response = endpoint.open(&headers, &body).await?;
+                let response = match endpoint.open(&headers, &body).await {
+                    Err(ModelError::Status { message, .. }) if refuses_streaming(&message) => {
+                        endpoint.open(&headers, &whole_body).await?
+                    }
+                    opened => opened?,
+                };
+                if is_json(&response.headers) {
+                    let text = read_whole(response, endpoint.retry_policy.first_byte).await?;
+                    let mut parts = VecDeque::from(decoder.whole(&text)?);
+                    let part = parts.pop_front();
+                    return Ok((part, StreamState::Whole(parts)));
+                }
                 check_content_type(&response.headers)?;
                 ResponseReader {
                     response,
@@ -280,6 +320,26 @@ impl ResponseReader {
     }
 }
 
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.trim_start().starts_with("application/json")
+}
+
+/// Reads an answer that is not streamed.
+async fn read_whole(response: StreamedResponse, within: Duration) -> Result<String, ModelError> {
+    let body = Limited::new(response, 2 * super::LARGEST_ANSWER).collect();
+    let body = tokio::time::timeout(within, body)
+        .await
+        .map_err(|_| ModelError::TimedOut(within))?;
+    let body = body.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
+        true => ModelError::TooLarge,
+        false => ModelError::CutOff(error.to_string()),
+    })?;
+    String::from_utf8(body.to_bytes().into())
+        .map_err(|_| ModelError::InvalidAnswer("it is not UTF-8".to_owned()))
+}
+
 fn check_content_type(headers: &HeaderMap) -> Result<(), ModelError> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return Ok(());
@@ -307,17 +367,57 @@ async fn read_error_response(response: StreamedResponse) -> ModelError {
     let body = tokio::time::timeout(Duration::from_secs(5), body).await;
     let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes());
     let text = String::from_utf8_lossy(body.as_deref().unwrap_or_default()).into_owned();
-    ModelError::Status {
-        status,
-        message: error_message(&text).unwrap_or_else(|| truncate(text.trim())),
+    let message = error_message(&text).unwrap_or_else(|| truncate(text.trim()));
+    match status >= 400 && is_too_long(&text) {
+        true => ModelError::TooLong(message),
+        false => ModelError::Status { status, message },
     }
 }
 
-/// Returns the message in `{"error": {"message"}}`, the error format of both APIs; `None` if the text has another
-/// format.
+/// Returns true if an error says that the request does not fit into the model's context. Only OpenAI has a code for it;
+/// the other services are known by their wording.
+pub(super) fn is_too_long(error: &str) -> bool {
+    const SIGNS: [&str; 9] = [
+        // OpenAI.
+        "context_length_exceeded",
+        // OpenAI, vLLM, DeepSeek.
+        "maximum context length",
+        // llama.cpp, by type and by message; with status 400 or 500, or within a stream.
+        "exceed_context_size_error",
+        "exceeds the available context size",
+        // Anthropic: the conversation alone, with the answer, and a body that is too large.
+        "prompt is too long",
+        "exceed context limit",
+        "request_too_large",
+        // vLLM, when nothing is left for the answer.
+        "max_tokens must be at least 1, got -",
+        // llama-cpp-python.
+        "exceed context window",
+    ];
+    let error = error.to_lowercase();
+    SIGNS.iter().any(|sign| error.contains(sign))
+}
+
+/// Returns true if an error says that the service does not stream this model.
+fn refuses_streaming(message: &str) -> bool {
+    const SIGNS: [&str; 5] = [
+        "not support",
+        "unsupported",
+        "must be verified",
+        "not allowed",
+        "not available",
+    ];
+    let message = message.to_lowercase();
+    message.contains("stream") && SIGNS.iter().any(|sign| message.contains(sign))
+}
+
+/// Returns the message in `{"error": {"message"}}`, the error format of both APIs, or in `{"message"}`, that of older
+/// versions of vLLM; `None` if the text has another format.
 pub(super) fn error_message(text: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let error = value.get("error")?;
+    let error = value
+        .get("error")
+        .or_else(|| value.get("message").and(Some(&value)))?;
     let message = error.get("message").unwrap_or(error).as_str()?;
     Some(match error.get("type").and_then(serde_json::Value::as_str) {
         Some(kind) => truncate(&format!("{message} ({kind})")),

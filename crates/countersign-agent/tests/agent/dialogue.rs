@@ -524,3 +524,40 @@ async fn c4_an_ok_to_something_destructive_is_asked_again_and_not_told_to_the_mo
     world.says("yes").await;
     assert_eq!(world.ran().len(), 2);
 }
+
+#[tokio::test]
+async fn a15_a_call_runs_with_the_credential_of_its_person_which_nobody_sees() {
+    use countersign::seal::Secret;
+    use countersign_agent::agent::TurnContext;
+    let mut config = config(AGENT, MARIA);
+    let key = |context: &TurnContext, tool: &str| {
+        (tool == "create_contact").then(|| Secret::new(format!("key-of-{}", context.person.as_str())))
+    };
+    config.credentials = Some(std::sync::Arc::new(key));
+    let store = std::sync::Arc::new(countersign::store::memory::MemoryStore::default());
+    let world = World::over(store, Journal::default(), POLICY, config);
+    let shown = world.says(ASK).await;
+    assert!(shown.contains("note: ") && !shown.contains("key-of"), "{shown}");
+    world.says("yes").await;
+    let ran = world.ran();
+    assert!(ran[0].ends_with(" with key-of-alice"), "{ran:?}");
+    world.says("actually, show me my contacts").await;
+    assert_eq!(
+        world.ran()[1],
+        r#"search_contacts {"query":""}"#,
+        "a read needs none"
+    );
+    let session = world.agent.session(&tenant(), &channel()).await.unwrap();
+    assert!(!format!("{:?}", session.messages()).contains("key-of"));
+    let done = world.latest_done().await;
+    let approval = world
+        .store
+        .approval(&tenant(), done.approval)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        approval.calls[0].sealed.is_none(),
+        "erased with the end of the call"
+    );
+}

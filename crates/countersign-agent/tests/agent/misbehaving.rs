@@ -285,3 +285,36 @@ async fn x48_an_oversized_message_is_refused() {
     assert!(model.requests().is_empty());
     assert_eq!(world.says(&"a".repeat(64 * 1024)).await, "Hello.");
 }
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_is_shortened_and_sent_again() {
+    let too_long = || vec![Err(ModelError::TooLong("6988 tokens".to_owned()))];
+    let (world, model) = world_with([says("one"), says("two"), too_long(), too_long(), says("three")]);
+    let long = "a ".repeat(4_000);
+    world.says(&format!("first {long}")).await;
+    world.says(&format!("second {long}")).await;
+    let shown = world.says("third").await;
+    assert!(
+        shown.contains("too long for the model") && shown.ends_with("three"),
+        "{shown}"
+    );
+    let asked = model.requests();
+    let messages: Vec<usize> = asked.iter().map(|request| request.messages.len()).collect();
+    assert_eq!(messages, [1, 3, 5, 1, 1]);
+    let last = asked.last().unwrap();
+    assert!(
+        last.system
+            .contains("Left out: 2 earlier messages of the person."),
+        "{}",
+        last.system
+    );
+    assert!(last.most_tokens < asked[0].most_tokens);
+    // What was learned is remembered, and a model that never has enough ends the turn.
+    let (world, model) = world_with([too_long()]);
+    let (_, result) = world.try_says("hello").await;
+    assert!(matches!(
+        result,
+        Err(countersign_agent::agent::TurnError::Model(ModelError::TooLong(_)))
+    ));
+    assert_eq!(model.requests().len(), 6);
+}

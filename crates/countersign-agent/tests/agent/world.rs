@@ -72,8 +72,12 @@ fn tools(journal: &Journal) -> Tools {
             let journal = journal.clone();
             async move {
                 let arguments = String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned();
+                let secret = permit.secret().map(|secret| {
+                    let secret = String::from_utf8_lossy(secret.reveal()).into_owned();
+                    format!(" with {secret}")
+                });
                 let mut journal = journal.lock().unwrap();
-                journal.push(format!("{name} {arguments}"));
+                journal.push(format!("{name} {arguments}{}", secret.unwrap_or_default()));
                 match name {
                     "search_contacts" => {
                         Outcome::succeeded(r#"{"contacts":[{"id":"c-7","name":"John Smith"}]}"#)
@@ -128,7 +132,9 @@ pub fn alice() -> Decider {
 impl World {
     pub fn over(store: Arc<dyn Store>, journal: Journal, policy: &str, config: AgentConfig) -> World {
         let policy = Arc::new(Policy::parse(policy).unwrap());
-        let gate = Gate::new(store.clone(), policy).with_executor(Arc::new(tools(&journal)));
+        let gate = Gate::new(store.clone(), policy)
+            .with_executor(Arc::new(tools(&journal)))
+            .with_sealer(countersign::seal::Sealer::from_hex(&"5e".repeat(32)).unwrap());
         World {
             agent: Agent::new(Conversations::new(gate), config),
             store,

@@ -168,3 +168,113 @@ fn x31_a_key_is_neither_sent_in_plain_text_nor_printed() {
     let endpoint = Endpoint::new("https://models.example.com/v1", key(), retry_policy()).unwrap();
     assert!(!format!("{endpoint:?}").contains("sk-secret"));
 }
+
+/// Error bodies as the services send them.
+#[tokio::test]
+async fn a_context_that_is_too_small_is_known_for_every_service() {
+    let bodies = [
+        // OpenAI
+        (
+            "400 Bad Request",
+            r#"{"error":{"message":"This model's maximum context length is 4097 tokens. However, your messages resulted in 6988 tokens. Please reduce the length of the messages.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+        ),
+        // Anthropic
+        (
+            "400 Bad Request",
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 207791 tokens > 200000 maximum"}}"#,
+        ),
+        (
+            "400 Bad Request",
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease input length or `max_tokens` and try again"}}"#,
+        ),
+        (
+            "413 Payload Too Large",
+            r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#,
+        ),
+        // llama.cpp; older versions with status 500
+        (
+            "400 Bad Request",
+            r#"{"error":{"code":400,"message":"the request exceeds the available context size. try increasing the context size or enable context shift","type":"exceed_context_size_error","n_prompt_tokens":14429,"n_ctx":8192}}"#,
+        ),
+        (
+            "500 Internal Server Error",
+            r#"{"error":{"code":500,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}"#,
+        ),
+        // vLLM, with and without an outer `error`
+        (
+            "400 Bad Request",
+            r#"{"object":"error","message":"This model's maximum context length is 6048 tokens. However, you requested 6616 tokens (568 in the messages, 6048 in the completion). Please reduce the length of the messages or completion.","type":"BadRequestError","param":null,"code":400}"#,
+        ),
+        (
+            "400 Bad Request",
+            r#"{"error":{"message":"This model's maximum context length is 2048 tokens. However, your request has 8 input tokens plus 2045 'max_tokens'.","type":"BadRequestError","param":"input_tokens","code":400}}"#,
+        ),
+        (
+            "400 Bad Request",
+            r#"{"object":"error","message":"max_tokens must be at least 1, got -186.","type":"BadRequestError","param":null,"code":400}"#,
+        ),
+    ];
+    for (line, body) in bodies {
+        let server = Server::start(vec![status(line, "", body)]).await;
+        let (_, error) = collect(&*both(&server)[1], request()).await;
+        assert!(
+            matches!(&error, Some(ModelError::TooLong(message)) if !message.starts_with('{')),
+            "{body}: {error:?}"
+        );
+        assert_eq!(
+            server.requests().len(),
+            1,
+            "the same request does not get shorter: {body}"
+        );
+    }
+    // llama.cpp may say it within the stream.
+    let body = r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#;
+    let server = Server::start(vec![stream(&format!("data: {body}\n\n"))]).await;
+    let (_, error) = collect(&*both(&server)[1], request()).await;
+    assert!(matches!(error, Some(ModelError::TooLong(_))), "{error:?}");
+    // Other errors with similar words are none.
+    let body = r#"{"error":{"message":"Your name is too long","type":"invalid_request_error"}}"#;
+    let server = Server::start(vec![status("400 Bad Request", "", body)]).await;
+    let (_, error) = collect(&*both(&server)[1], request()).await;
+    assert!(matches!(error, Some(ModelError::Status { .. })), "{error:?}");
+}
+
+const WHOLE_OPENAI: &str = r#"{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Sí","tool_calls":[{"type":"function","function":{"name":"create_contact","arguments":"{\"n\": 9007199254740993, \"a\":1.0}"}},{"type":"function","function":{"name":"carpeta_delete-potreros","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
+const WHOLE_ANTHROPIC: &str = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Sí"},{"type":"tool_use","id":"","name":"create_contact","input":{"n": 9007199254740993, "a":1.0}},{"type":"tool_use","id":"","name":"carpeta_delete-potreros","input":{}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}"#;
+
+#[tokio::test]
+async fn b1_an_answer_that_is_not_streamed_is_read_with_the_same_bytes() {
+    let expected = vec![
+        AnswerPart::Text("Sí".to_owned()),
+        AnswerPart::Call(call("", "create_contact", r#"{"n": 9007199254740993, "a":1.0}"#)),
+        AnswerPart::Call(call("", "carpeta/delete-potreros", "{}")),
+        AnswerPart::Usage(countersign_agent::model::Usage { input: 3, output: 4 }),
+        AnswerPart::Stop(StopReason::Done),
+    ];
+    // OpenAI's own words about a model that it does not stream.
+    let refused = r#"{"error":{"message":"Your organization must be verified to stream this model.","type":"invalid_request_error","param":"stream","code":"unsupported_value"}}"#;
+    for (number, whole) in [(0, WHOLE_ANTHROPIC), (1, WHOLE_OPENAI)] {
+        // The service ignores the wish for a stream.
+        let server = Server::start(vec![status("200 OK", "", whole)]).await;
+        let answered = collect(&*both(&server)[number], request()).await;
+        assert_eq!(answered, (expected.clone(), None));
+        // The service refuses it, and is asked again without.
+        let answers = vec![
+            status("400 Bad Request", "", refused),
+            status("200 OK", "", whole),
+        ];
+        let server = Server::start(answers).await;
+        let answered = collect(&*both(&server)[number], request()).await;
+        assert_eq!(answered, (expected.clone(), None));
+        let asked = server.requests();
+        assert!(asked[0].contains(r#""stream":true"#) && !asked[0].contains(r#""stream":false"#));
+        assert!(asked[1].contains(r#""stream":false"#) && !asked[1].contains("stream_options"));
+    }
+    // Half an answer is none.
+    let garbage = |error: &ModelError| matches!(error, ModelError::InvalidAnswer(_) | ModelError::CutOff(_));
+    for whole in [WHOLE_ANTHROPIC, WHOLE_OPENAI] {
+        let half = whole.replace(r#""finish_reason":"tool_calls""#, r#""x":1"#);
+        let half = half.replace(r#""stop_reason":"tool_use","#, "");
+        check(status("200 OK", "", &half), garbage).await;
+    }
+}

@@ -1,7 +1,7 @@
 //! Chooses the provider of models: the one in the configuration, or one whose API key is in the environment.
 
 use countersign_agent::file::{ANTHROPIC, OPENAI, Provider, ProviderSettings};
-use countersign_agent::model::ApiKey;
+use countersign_agent::model::{ApiKey, Proxy};
 use serde::Deserialize;
 
 /// Choice of provider in the configuration.
@@ -29,10 +29,15 @@ pub fn provider(
     let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     let (anthropic, openai) = (variable("ANTHROPIC_API_KEY"), variable("OPENAI_API_KEY"));
     let (anthropic_url, openai_url) = (variable("ANTHROPIC_BASE_URL"), variable("OPENAI_BASE_URL"));
+    if choice == Choice::Script || (choice == Choice::Auto && anthropic.is_none() && openai.is_none()) {
+        return Ok(Provider::Script);
+    }
+    let proxy = Proxy::from_environment(&variable)?;
     let service = |url: Option<String>, usual: &str, key: Option<String>| ProviderSettings {
         url: url.unwrap_or_else(|| usual.to_owned()),
         key: key.as_deref().map(ApiKey::new),
         model,
+        proxy,
     };
     match (choice, anthropic, openai) {
         (Choice::Script, ..) | (Choice::Auto, None, None) => Ok(Provider::Script),

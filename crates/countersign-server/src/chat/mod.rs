@@ -86,6 +86,9 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     let typing = Typing::default();
     let mut lines = Lines::new(is_terminal && !output.is_json, said.messages(), &typing)?;
     let mut talk = Talk::new(agent, place, decider, options.language, typing, output);
+    if is_terminal {
+        talk = talk.with_keys();
+    }
     talk.greet().await;
     loop {
         match next(&mut lines, &mut talk).await? {
@@ -95,12 +98,20 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
                 is_older_than_card,
             } => match talk.line(&text, is_older_than_card).await {
                 talk::Next::Line => {}
-                talk::Next::End => return Ok(Exit::Done),
+                talk::Next::End => return Ok(ending(is_terminal, &talk)),
             },
             Line::Pressed(button) => talk.pressed(button).await,
             Line::Interrupted => return Ok(Exit::Interrupted),
-            Line::End => return Ok(Exit::Done),
+            Line::End => return Ok(ending(is_terminal, &talk)),
         }
+    }
+}
+
+/// Returns how the command ended. A script that pipes lines in has to learn that a turn failed; a person has read it.
+fn ending(is_terminal: bool, talk: &Talk<'_>) -> Exit {
+    match talk.has_failed && !is_terminal {
+        true => Exit::Error,
+        false => Exit::Done,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Chooses the model provider: the one at the URL of `--model`, or else the one whose API key is in the environment.
 
 use countersign_agent::file::{Provider, ProviderSettings};
-use countersign_agent::model::ApiKey;
+use countersign_agent::model::{ApiKey, Proxy};
 
 use crate::agents::{Choice, provider};
 use crate::cli::Chat;
@@ -18,7 +18,9 @@ pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let model = options.model_name.clone();
     if let Some(url) = &options.model {
-        return Ok(at_address(url, model, variable));
+        let proxy = Proxy::from_environment(variable);
+        let proxy = proxy.map_err(|problem| Failure::error("no_model", problem))?;
+        return Ok(at_address(url, model, proxy, variable));
     }
     let provider = provider(Choice::Auto, model, variable);
     let provider = provider.map_err(|problem| Failure::error("no_model", problem))?;
@@ -41,7 +43,12 @@ pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
 
 /// Returns the provider at `url`: Anthropic's Messages API if the path ends in `/messages`, else OpenAI's chat
 /// completions API.
-fn at_address(url: &str, model: Option<String>, variable: impl Fn(&str) -> Option<String>) -> Chosen {
+fn at_address(
+    url: &str,
+    model: Option<String>,
+    proxy: Option<Proxy>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Chosen {
     let key = |name: &str| {
         let key = variable(name).filter(|key| !key.trim().is_empty());
         key.as_deref().map(ApiKey::new)
@@ -50,6 +57,7 @@ fn at_address(url: &str, model: Option<String>, variable: impl Fn(&str) -> Optio
         url: url.to_owned(),
         key,
         model,
+        proxy,
     };
     match url.trim_end_matches('/').ends_with("/messages") {
         true => Chosen {

@@ -7,7 +7,8 @@ use clap::builder::styling::Style;
 use countersign::approval::Approval;
 use countersign::gate::Gate;
 use countersign::prompt::Prompt;
-use countersign::sentence::Sentences;
+use countersign::reply::{Reading, interpret};
+use countersign::sentence::{Sentences, fill};
 use countersign_agent::message::Message;
 use countersign_agent::progress::Progress;
 use unicode_width::UnicodeWidthStr as _;
@@ -29,6 +30,8 @@ pub struct Screen<'a> {
     /// True once a message in Countersign's own name was printed or, with JSON output, sent as an event. Callers reset
     /// it.
     pub has_said: bool,
+    /// True if keys act as buttons: on a terminal, not in a pipe.
+    pub has_keys: bool,
     /// True while the agent's text is being printed.
     is_speaking: bool,
     /// Line breaks of the agent's text that are printed once more text follows.
@@ -42,6 +45,7 @@ impl<'a> Screen<'a> {
         Screen {
             output,
             has_said: false,
+            has_keys: false,
             is_speaking: false,
             breaks: 0,
             sight: Sight::default(),
@@ -152,7 +156,10 @@ impl<'a> Screen<'a> {
                     Length::Short => card_in_talk(&view),
                     Length::Whole => card(&view, Length::Whole),
                 };
-                let ask = ask(prompt, sentences);
+                let ask = match self.has_keys {
+                    true => ask(prompt, sentences),
+                    false => ask_in_words(prompt, sentences),
+                };
                 self.print_card(&format!("\n{card}\n{ask}\n"));
             }
             Err(error) => self.output.failure(&error.into()),
@@ -232,11 +239,39 @@ fn ask(prompt: &Prompt, sentences: &Sentences) -> String {
         paint(style::STRONG, &format!("[Alt-Y] {yes}")),
         paint(style::STRONG, &format!("[Alt-N] {no}")),
     );
+    line.push_str(&letters(prompt, sentences));
     if prompt.numbered > 1 {
         let some = paint(style::STRONG, "[Tab, Space]");
         line.push_str(&format!("  {some} {}", sentences.partial_hint));
     }
     line
+}
+
+/// Returns the line that says what to reply to a card in a pipe, where there are no keys.
+fn ask_in_words(prompt: &Prompt, sentences: &Sentences) -> String {
+    let values = [
+        ("what", ""),
+        ("yes", &*once(&prompt.yes)),
+        ("no", &*once(&prompt.no)),
+    ];
+    let line = fill(&sentences.ask, &values);
+    format!(
+        "{}{}",
+        paint(style::STRONG, line.trim()),
+        letters(prompt, sentences)
+    )
+}
+
+/// Returns the offer to answer with `y` and `n`, if this card reads them as yes and no.
+fn letters(prompt: &Prompt, sentences: &Sentences) -> String {
+    let reads = |letter: &str, reading: Reading| {
+        let language = Some(sentences.language.as_str());
+        interpret(prompt.offered(), letter, language).reading == reading
+    };
+    match reads("y", Reading::Yes) && reads("n", Reading::No) {
+        true => format!("  {}", paint(style::FAINT, "or type y, n")),
+        false => String::new(),
+    }
 }
 
 /// Returns the line about a call's result. The tool's name comes from the agent, so it is last and behind a gutter.

@@ -50,6 +50,8 @@ pub struct Talk<'a> {
     card: Option<(Key, Prompt)>,
     /// True during a turn that was started by a decision made elsewhere, not by the person at this terminal.
     is_by_itself: bool,
+    /// True if a turn has failed.
+    pub has_failed: bool,
 }
 
 /// Maximum length of one wait for a decision; waits are repeated.
@@ -75,7 +77,14 @@ impl<'a> Talk<'a> {
             typing,
             card: None,
             is_by_itself: false,
+            has_failed: false,
         }
+    }
+
+    /// Offers keys as buttons below each card.
+    pub fn with_keys(mut self) -> Talk<'a> {
+        self.screen.has_keys = true;
+        self
     }
 
     /// Shows a card that was left pending, for example before a restart.
@@ -304,6 +313,7 @@ impl<'a> Talk<'a> {
         }
         self.screen.end_line();
         if let Some(Err(error)) = ended {
+            self.has_failed = true;
             self.screen.output.failure(&failed(error));
         }
         if had_card && self.card.is_none() {

@@ -41,6 +41,71 @@ fn a7_a_card_is_answered_through_a_pipe() {
 }
 
 #[test]
+fn e1_c9_questions_and_corrections_through_a_pipe() {
+    let place = TestFolder::without_policy();
+    let said = say(
+        &place,
+        &[
+            ASK,
+            "why?",
+            "yes, but her email is zoe@x.com",
+            "yes",
+            "find maria",
+        ],
+    );
+    for expected in [
+        "-- reply \"yes\" to confirm or \"no\" to cancel.  or type y, n\n",
+        "│ You asked for it. Nothing has happened yet.\n",
+        "countersign: │ Still waiting for your answer.\n",
+        "changed since the last card: /email: `maria@acme.com` → `zoe@x.com`",
+        "│ - Maria Garcia, Acme Corp, zoe@x.com\n",
+    ] {
+        assert!(said.contains(expected), "no `{expected}` in\n{said}");
+    }
+    assert!(!said.contains("Alt-Y"), "there are no keys in a pipe: {said}");
+    assert!(!said.contains("Cancelled"), "{said}");
+    // In the CMS nobody loses a card by talking, and `y` is a yes.
+    let said = place.run_with(
+        &["chat", "--agent", "cms"],
+        b"Delete the about page\nwait, what will be deleted?\nshow me the posts\nshow me the pages\ny\n",
+    );
+    let said = said.stdout;
+    assert_eq!(
+        said.matches("Still waiting for your answer.").count(),
+        3,
+        "{said}"
+    );
+    assert!(
+        said.contains("│ - Delete page “About Us” and its 3 sections.\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("Done! Delete page “About Us” and its 3 sections\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn e1_c9_questions_and_corrections_on_a_terminal() {
+    let place = TestFolder::without_policy();
+    let mut terminal = Terminal::run(&place, "--color=never chat", &[]);
+    terminal.shows("> ");
+    terminal.press(&format!("{ASK}\r"));
+    terminal.shows("[Alt-Y] yes  [Alt-N] no  or type y, n");
+    terminal.look();
+    terminal.press("why?\r");
+    terminal.shows("Still waiting for your answer.");
+    terminal.look();
+    terminal.press("yes, but her email is zoe@x.com\r");
+    terminal.shows("`maria@acme.com` → `zoe@x.com`");
+    terminal.shows("? ");
+    terminal.look();
+    terminal.press("y\r");
+    terminal.shows("Done! Create contact Maria Garcia, zoe@x.com, Acme Corp");
+    leave(terminal);
+}
+
+#[test]
 fn a6_a_restart_between_the_card_and_the_yes() {
     let place = TestFolder::without_policy();
     say(&place, &[ASK]);
@@ -164,6 +229,7 @@ fn bad_input_is_told_and_nothing_is_made() {
     let model = ["chat", "--model", "http://127.0.0.1:9/v1", "--model-name", "m"];
     let left = place.run_with(&model, format!("{ASK}\n").as_bytes());
     assert!(left.stderr.contains("the model cannot be reached"), "{left:?}");
+    assert_eq!(left.code, 1, "a script has to learn that the turn failed");
     let said = say(&place, &["find maria"]);
     assert!(said.contains("There is no such contact."), "{said}");
 }

@@ -254,6 +254,35 @@ async fn a7_a_no_and_something_else_run_nothing() {
     assert_eq!(chat.contacts().await, 0);
 }
 
+/// A question and a correction over HTTP: the card stays, and the corrected card says what is different.
+#[tokio::test]
+async fn e1_c9_a_question_and_a_correction_over_http() {
+    let chat = Chat::new().await;
+    let held = chat.says(MARIA).await;
+    let asked = chat.answers("why?", held.get("held")).await;
+    let shown = asked.show();
+    assert!(
+        shown.contains("You asked for it. Nothing has happened yet."),
+        "{shown}"
+    );
+    assert_eq!(asked.get("say")["text"], "Still waiting for your answer.");
+    let id = |held: &Value| held["prompt"]["approval"].clone();
+    assert_eq!(id(asked.get("held")), id(held.get("held")), "{shown}");
+    let corrected = chat
+        .answers("yes, but her email is zoe@x.com", asked.get("held"))
+        .await;
+    let card = corrected.get("held");
+    assert_ne!(id(card), id(held.get("held")));
+    let text = card["prompt"]["text"].as_str().unwrap();
+    assert!(
+        text.contains("changed since the last card: /email: `maria@acme.com` → `zoe@x.com`"),
+        "{text}"
+    );
+    assert_eq!(chat.contacts().await, 0, "nothing of it was a yes");
+    chat.answers("yes", card).await;
+    assert_eq!(chat.contacts().await, 1);
+}
+
 /// X03: a yes that names no card, or another one, decides nothing, and the card is shown again.
 #[tokio::test]
 async fn x03_a_yes_counts_only_for_the_card_that_was_seen() {

@@ -14,6 +14,14 @@ pub(super) struct MessageStart {
     pub(super) message: StartedMessage,
 }
 
+/// An answer that is not streamed.
+#[derive(Deserialize)]
+pub(super) struct WholeMessage {
+    pub(super) content: Vec<Block>,
+    pub(super) stop_reason: Option<String>,
+    pub(super) usage: Option<TokenUsage>,
+}
+
 #[derive(Deserialize)]
 pub(super) struct BlockStart {
     pub(super) index: u64,
