@@ -31,6 +31,7 @@ mod count;
 mod date;
 mod form;
 mod number;
+mod schedule;
 mod shape;
 mod text;
 

@@ -7,6 +7,9 @@
 use std::cell::OnceCell;
 use std::collections::HashSet;
 
+use jiff::civil::{Date, Time};
+
+use super::date;
 use super::form::Value;
 use super::number::Decimal;
 use super::text::{Text, fold_value};
@@ -47,6 +50,15 @@ impl<'c> AgentMessage<'c> {
 
     pub(super) fn has_word(&self, word: &str) -> bool {
         self.text.words().contains(word)
+    }
+
+    pub(super) fn has_day(&self, date: Date) -> bool {
+        self.text.dates().iter().any(|stated| stated.day.is(date))
+    }
+
+    pub(super) fn has_time(&self, time: Time) -> bool {
+        let mut times = date::times(self.text.folded()).into_iter();
+        times.any(|(_, written)| written == time)
     }
 
     pub(super) fn states(&self, value: &Value) -> bool {

@@ -13,6 +13,7 @@ use super::agent_words::AgentMessage;
 use super::date;
 use super::form::{Value, inflections};
 use super::number::{self, Decimal};
+use super::schedule;
 use super::shape::Shape;
 use super::text::{is_hidden, is_inside_word, words};
 use crate::json::Kind;
@@ -35,9 +36,12 @@ pub(super) fn derive(
     }
     match value.kind {
         Kind::Number => sum(value, sources, agent_messages),
-        Kind::String => moved(value, others, sources)
+        // INVARIANT: what is composed of words keeps that explanation, which names the least trusted source.
+        Kind::String => moved(value, others, sources, agent_messages)
             .or_else(|| sum(value, sources, agent_messages))
-            .or_else(|| composed(value, sources, agent_messages)),
+            .or_else(|| composed(value, sources, agent_messages))
+            .or_else(|| schedule::computed(value, sources, agent_messages))
+            .or_else(|| listed(value, sources, agent_messages)),
         _ => None,
     }
 }
@@ -52,6 +56,8 @@ struct Piece<'v> {
     /// Index of the first message in which the agent wrote the word. Tool results after that message are no source for
     /// the word, because they may only repeat the agent.
     written: usize,
+    /// Whether other forms of the word count, because nobody stated the word itself: "moved" for "move", 1 for "one".
+    is_loose: bool,
 }
 
 impl Piece<'_> {
@@ -66,9 +72,14 @@ impl Piece<'_> {
             let all = text.words();
             all.contains(self.word)
                 || inflections(self.word).any(|form| all.contains(&form))
+                || self.is_loose && base_forms(self.word).any(|form| all.contains(&form))
                 || number::value(self.word).is_some_and(|number| {
                     let mut number_matches = text.number_matches().iter();
+                    let count = number.parse::<u32>().ok();
                     number_matches.any(|number_match| number_match.readings.contains(&number))
+                        || self.is_loose
+                            && count.is_some()
+                            && all.iter().any(|word| number::word_value(word) == count)
                 })
         })
     }
@@ -77,7 +88,10 @@ impl Piece<'_> {
 /// Matches a text in which every meaningful word was stated. A single unstated word may be decisive: "delete" instead
 /// of "show", or an added "not".
 fn composed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
-    let pieces = pieces(value, agent_messages)?;
+    let mut pieces = pieces(value, agent_messages)?;
+    for piece in &mut pieces {
+        piece.is_loose = !sources.iter().any(|source| piece.is_in(source));
+    }
     let has_words = pieces.iter().any(|piece| is_plain_word(piece.word));
     if pieces.len() < 2 || !has_words {
         return None;
@@ -108,6 +122,59 @@ fn composed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessag
         parts,
         unstated: Vec::new(),
     })
+}
+
+/// Matches a list of which each member was stated as a whole: `ana@acme.com, bo@acme.com`.
+fn listed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
+    /// Maximum number of members.
+    const MOST_MEMBERS: usize = 100;
+    let separated: Vec<&str> = value.text.split([',', ';', '\n']).collect();
+    let is_written_apart = |member: &&str| member.starts_with(char::is_whitespace);
+    let members: Vec<&str> = separated.iter().map(|member| member.trim()).collect();
+    // Groups of digits that stand close together may be one number, and parts of an address one address.
+    let is_apart = value.text.contains('\n') || separated.iter().skip(1).all(is_written_apart);
+    let is_address = |member: &&str| Shape::of(member) == Shape::Mail;
+    if !(2..=MOST_MEMBERS).contains(&members.len()) || !(is_apart || members.iter().all(is_address)) {
+        return None;
+    }
+    let part = |member: &&str| {
+        let member = Value::of_text((*member).to_owned(), "");
+        if member.text.chars().count() < 2 {
+            return None;
+        }
+        let written = agent_messages.iter().find(|message| message.states(&member));
+        let written = written.map_or(usize::MAX, |message| message.message);
+        let states = |source: &&Source<'_>| {
+            let counts = source.is_person() || source.message < written;
+            counts && source.texts().any(|text| member.stated_in(text).is_some())
+        };
+        let people = sources.iter().filter(|source| source.is_person()).rev();
+        let tools = sources.iter().filter(|source| !source.is_person());
+        let of = people.chain(tools).find(states)?;
+        Some(of.part(&member.text))
+    };
+    let parts = members.iter().map(part).collect::<Option<Vec<Part>>>()?;
+    Some(Derived {
+        how: Derivation::Composed,
+        parts,
+        unstated: Vec::new(),
+    })
+}
+
+/// Returns the verbs that a word may be a form of: "moved" and "moving" of "move". Not the other way round: "delete the
+/// users" does not follow from "show the deleted users".
+fn base_forms(word: &str) -> impl Iterator<Item = String> + use<> {
+    let stem = word.strip_suffix("ing").or_else(|| word.strip_suffix("ed"));
+    let stem = stem.filter(|stem| stem.len() > 2 && stem.chars().all(char::is_alphabetic));
+    let forms = stem.into_iter().flat_map(|stem| {
+        let mut ends = stem.chars().rev();
+        let is_doubled = ends.next() == ends.next();
+        let undoubled = stem.get(..stem.len() - 1).filter(|_| is_doubled);
+        let with_y = stem.strip_suffix('i').map(|stem| format!("{stem}y"));
+        let forms = [Some(stem.to_owned()), Some(format!("{stem}e")), with_y];
+        forms.into_iter().flatten().chain(undoubled.map(str::to_owned))
+    });
+    forms.collect::<Vec<_>>().into_iter()
 }
 
 /// Attributes each word to the person if they said it, otherwise to the first tool that did.
@@ -146,6 +213,7 @@ fn pieces<'v>(value: &'v Value, agent_messages: &[AgentMessage<'_>]) -> Option<V
             shape: Shape::of(word),
             is_content: true,
             written: written(word),
+            is_loose: false,
         });
     }
     let is_in_address = |at: usize| addresses.iter().any(|place| place.contains(&at));
@@ -156,11 +224,14 @@ fn pieces<'v>(value: &'v Value, agent_messages: &[AgentMessage<'_>]) -> Option<V
         if is_in_address(at) {
             continue;
         }
+        let rest = value.folded.get(at + word.len()..).unwrap_or_default();
+        let is_reply = number == 0 && matches!(word, "re" | "fw" | "fwd") && rest.starts_with(": ");
         pieces.push(Piece {
             word,
             shape: Shape::of(word),
-            is_content: !is_filler(word),
+            is_content: !is_filler(word) && !is_reply,
             written: written(word),
+            is_loose: false,
         });
     }
     Some(pieces)
@@ -476,7 +547,12 @@ fn direction(folded: &str, at: usize) -> Option<bool> {
 
 /// Matches a day shifted by what the person just asked for, or the end of something whose start and duration were
 /// stated.
-fn moved(value: &Value, others: &[Value], sources: &[Source<'_>]) -> Option<Derived> {
+fn moved(
+    value: &Value,
+    others: &[Value],
+    sources: &[Source<'_>],
+    agent_messages: &[AgentMessage<'_>],
+) -> Option<Derived> {
     let moment = value.moment?;
     let derived = |parts: Vec<Part>| Derived {
         how: Derivation::Shifted,
@@ -514,14 +590,18 @@ fn moved(value: &Value, others: &[Value], sources: &[Source<'_>]) -> Option<Deri
                 .texts()
                 .any(|text| other.stated_in(text).is_some() || other.implied_in(text, source.said).is_some())
         };
-        let Some(of) = sources.iter().find(states) else {
+        let begins = match sources.iter().find(states) {
+            Some(of) => Some(vec![of.part(&other.text)]),
+            None => schedule::computed(other, sources, agent_messages).map(|begin| begin.parts),
+        };
+        let Some(begins) = begins else {
             continue;
         };
         let length = sources
             .iter()
             .find_map(|source| Some(source.part(&length_in(source, minutes)?)));
         if let Some(length) = length {
-            return Some(derived(vec![length, of.part(&other.text)]));
+            return Some(derived([vec![length], begins].concat()));
         }
     }
     None

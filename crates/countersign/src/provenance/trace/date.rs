@@ -201,6 +201,44 @@ pub(super) fn times(text: &str) -> Vec<(Range<usize>, Time)> {
     found
 }
 
+/// Finds times of day that may be before or after noon: `6:30`, "at 7", "from 8-11", as an hour from 0 to 11 and a
+/// minute.
+pub(super) fn half_day_times(text: &str) -> Vec<(Range<usize>, i8, i8)> {
+    let tokens: Vec<(usize, &str)> = words_with_colons(text).collect();
+    let mut found = Vec::new();
+    let mut is_list = false;
+    for (index, (from, word)) in tokens.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|index| tokens.get(index));
+        let next = tokens.get(index + 1).map_or("", |(_, word)| *word);
+        let is_led = before.is_some_and(|(at, before)| {
+            let gap = text.get(at + before.len()..*from);
+            let is_range = gap == Some("-") && before.parse::<i8>().is_ok();
+            is_range || is_list && gap == Some(", ") || is_list && *before == "and" || leads_to_time(before)
+        });
+        let is_half = matches!(next.replace('.', "").as_str(), "am" | "pm");
+        let (hour, minute) = match word.split_once(':') {
+            Some((hour, minute)) => (hour.parse::<i8>().ok(), minute.parse::<i8>().ok()),
+            None => (word.parse::<i8>().ok().filter(|_| is_led), Some(0)),
+        };
+        let is_joint = *word == "and" && is_list;
+        is_list = is_joint;
+        if let (Some(hour @ 1..=12), Some(minute @ 0..60)) = (hour, minute)
+            && !is_half
+        {
+            found.push((*from..from + word.len(), hour % 12, minute));
+            is_list = true;
+        }
+    }
+    found
+}
+
+fn leads_to_time(word: &str) -> bool {
+    matches!(
+        word,
+        "at" | "from" | "to" | "till" | "until" | "by" | "around" | "about" | "before" | "after" | "between"
+    )
+}
+
 /// Finds phrases that shift a day (`next day`, `by two days`, `a week later`). Each is returned twice, as that many
 /// days forwards and backwards.
 pub(super) fn shifts(text: &str) -> Vec<(Range<usize>, i64)> {
@@ -290,13 +328,25 @@ pub(super) fn plus_days(date: Date, days: i64) -> Option<Date> {
 
 /// Splits a text into tokens; a date stays one token.
 fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    words(text).flat_map(|(from, word)| {
-        // Keep only the date of `2024-05-18t08:00`.
-        let day = word
-            .split_once('t')
-            .filter(|(day, _)| day.len() == 10 && day.starts_with(|c: char| c.is_ascii_digit()));
-        std::iter::once((from, day.map_or(word, |(day, _)| day)))
-    })
+    words(text)
+        .flat_map(|(from, word)| days_of_range(from, word))
+        .flat_map(|(from, word)| {
+            // Keep only the date of `2024-05-18t08:00`.
+            let day = word
+                .split_once('t')
+                .filter(|(day, _)| day.len() == 10 && day.starts_with(|c: char| c.is_ascii_digit()));
+            std::iter::once((from, day.map_or(word, |(day, _)| day)))
+        })
+}
+
+/// Splits a range of days, `9/15-9/21`; returns any other word as it is.
+fn days_of_range(from: usize, word: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_range = |first: &str, second: &str| first.contains('/') && second.contains('/');
+    let (first, second) = match word.split_once('-') {
+        Some((first, second)) if is_range(first, second) => (first, Some((from + first.len() + 1, second))),
+        _ => (word, None),
+    };
+    std::iter::once((from, first)).chain(second)
 }
 
 fn words_with_colons(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -374,7 +424,7 @@ fn year(word: &str) -> Option<i16> {
     word.parse().ok().filter(|year| (1900..2200).contains(year))
 }
 
-fn month(word: &str) -> Option<i8> {
+pub(super) fn month(word: &str) -> Option<i8> {
     const MONTHS: [&[&str]; 12] = [
         &[
             "january", "jan", "enero", "januar", "janvier", "gennaio", "janeiro",

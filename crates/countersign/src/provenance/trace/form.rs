@@ -23,7 +23,7 @@ pub(super) struct Value {
     pub(super) shape: Shape,
     pub(super) number: Option<Decimal>,
     pub(super) moment: Option<Moment>,
-    time: Option<Time>,
+    pub(super) time: Option<Time>,
     /// Words of the argument's name: `travel_insurance` gives "travel" and "insurance".
     pub(super) name: Vec<String>,
 }
@@ -340,7 +340,7 @@ fn number_in(text: &Text<'_>, number: &Decimal) -> Option<(TextRange, MatchKind)
 }
 
 /// Returns true for midnight and 23:59, which programs write for a day without a time.
-fn is_whole_day(time: Time) -> bool {
+pub(super) fn is_whole_day(time: Time) -> bool {
     time == Time::midnight() || (time.hour(), time.minute()) == (23, 59)
 }
 

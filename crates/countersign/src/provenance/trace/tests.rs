@@ -5,6 +5,7 @@ use crate::provenance::{MOST_BYTES, Voucher};
 use crate::time::Time;
 
 mod citation;
+mod computed;
 mod own_words;
 mod verdict;
 mod whole;
