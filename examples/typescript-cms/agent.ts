@@ -140,7 +140,7 @@ export class Assistant {
     const calls = transcript.flatMap((message) => message.tool_calls ?? []);
     for (const { id: toolCallId, function: called } of calls) {
       const result = JSON.parse(transcript.find((message) => message.tool_call_id === toolCallId).content);
-      if (result.status === "pending_confirmation" || this.#told.has(toolCallId)) continue;
+      if (NOT_ENDED.includes(result.status) || this.#told.has(toolCallId)) continue;
       this.#told.add(toolCallId);
       const input = JSON.parse(called.arguments);
       const content = [{ type: "tool-call" as const, toolCallId, toolName: called.name, input }];
@@ -177,10 +177,11 @@ export class Assistant {
   }
 }
 
+const NOT_ENDED = ["pending_confirmation", "approved", "running"];
+
 const WORDS: Record<string, string> = {
   succeeded: "Done",
   failed: "That failed, and nothing was changed",
-  not_sent: "That was not sent, and nothing was changed",
   unknown: "Nobody knows yet whether that was done",
   running: "That has not ended yet",
 };
