@@ -43,6 +43,9 @@ final class Potreros
             $data['ran'][$call] = $arguments;
             $this->write($data);
             return ['outcome' => 'succeeded', 'result' => ['borrados' => count($wanted)]];
+        } catch (Throwable $error) {
+            // The file is replaced as a whole, and last: nothing was deleted.
+            return ['outcome' => 'failed', 'result' => $error->getMessage()];
         } finally {
             fclose($lock);
         }

@@ -72,6 +72,14 @@ $tests = [
         same([], ran());
         same(['failed'], told_to_the_model('s5'));
     },
+
+    'arguments that contradict each other delete nothing' => function (): void {
+        seed();
+        $asked = menta()->propose('s6', ['ids' => [102, 103], 'nombres' => ['Padrón 1401']]);
+        menta()->press('s6', 'ana', $asked['buttons'][0]['value']);
+        same([], ran());
+        same(['failed'], told_to_the_model('s6'));
+    },
 ];
 
 // ---- the ranch ----

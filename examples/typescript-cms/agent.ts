@@ -58,6 +58,8 @@ export type Settings = {
 export type Posted = { id: string; text: string };
 
 const mostSteps = 8;
+/** The tools' `timeout` in the policy: after that, the outcome is `unknown`. */
+const longestWait = "60s";
 
 export class Assistant {
   readonly messages: ModelMessage[] = [];
@@ -77,14 +79,22 @@ export class Assistant {
   async handle(text: string, messageId: string, after?: string): Promise<Posted[]> {
     const reply = { text, sender: this.#person, messageId, after };
     const heard = await this.#request("chatToken", `${this.#path()}/replies`, reply);
-    const posts: Posted[] = [];
-    if (heard.say) posts.push(post(heard.say));
-    if (heard.show) posts.push(await this.#show(heard.show));
-    const isDecided = ["approved", "denied", "cancelled"].includes(heard.happened);
-    if (!isDecided && !heard.goOn) return posts;
+    const isApproved = heard.happened === "approved";
+    const say = isApproved ? await this.#waitUntilItRan(heard.approval.id) : heard.say;
+    const posts: Posted[] = say ? [post(say)] : [];
+    if (!isApproved && heard.happened !== "denied" && !heard.goOn) {
+      return heard.show ? [...posts, await this.#show(heard.show)] : posts;
+    }
     this.messages.push({ role: "user", content: text });
     await this.#tellWhatEnded();
-    return posts.concat(await this.#turn());
+    return [...posts, ...(await this.#turn())];
+  }
+
+  /** Waits for the calls of an approved card, which the service runs, and says how each ended. */
+  async #waitUntilItRan(approval: string): Promise<string> {
+    const query = `wait=${longestWait}&waitFor=finished`;
+    const { calls } = await this.#request("agentToken", `/v1/approvals/${approval}?${query}`);
+    return calls.map(({ state, because, summary }: any) => `${because ?? WORDS[state] ?? state}: ${summary}`).join("\n");
   }
 
   /** Asks the model until it only answers in words, and then shows the card, if a call is held. */
@@ -130,7 +140,7 @@ export class Assistant {
     const calls = transcript.flatMap((message) => message.tool_calls ?? []);
     for (const { id: toolCallId, function: called } of calls) {
       const result = JSON.parse(transcript.find((message) => message.tool_call_id === toolCallId).content);
-      if (result.status === "pending_confirmation" || this.#told.has(toolCallId)) continue;
+      if (NOT_ENDED.includes(result.status) || this.#told.has(toolCallId)) continue;
       this.#told.add(toolCallId);
       const input = JSON.parse(called.arguments);
       const content = [{ type: "tool-call" as const, toolCallId, toolName: called.name, input }];
@@ -166,6 +176,15 @@ export class Assistant {
     return parsed;
   }
 }
+
+const NOT_ENDED = ["pending_confirmation", "approved", "running"];
+
+const WORDS: Record<string, string> = {
+  succeeded: "Done",
+  failed: "That failed, and nothing was changed",
+  unknown: "Nobody knows yet whether that was done",
+  running: "That has not ended yet",
+};
 
 function post(text: string): Posted {
   return { id: randomUUID(), text };

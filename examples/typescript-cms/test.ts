@@ -99,7 +99,7 @@ there now, as cms_getPage read it: {"id":"page-about","slug":"about","name":"Abo
 -- reply "yes" to confirm or "no" to cancel.`,
   );
   const summary = "Delete page “About Us” and all 3 sections. This cannot be undone.";
-  assert.equal(await chat.say("yes"), `Done! ${summary}\nDone! The About Us page has been deleted.`);
+  assert.equal(await chat.say("yes"), `Done: ${summary}\nDone! The About Us page has been deleted.`);
   assert.deepEqual(slugs(), ["about"]);
 });
 

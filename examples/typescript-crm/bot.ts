@@ -157,6 +157,7 @@ export class Bot {
 const WORDS = {
   succeeded: "Done!",
   failed: "That failed, and nothing was changed:",
+  not_sent: "The CRM cannot be reached, and nothing was changed:",
   unknown: "That may or may not have worked; please check:",
 };
 

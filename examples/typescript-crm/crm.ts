@@ -4,7 +4,7 @@
 // Not here: who may call what. That is decided before `run` is called, by the policy and by a person.
 import type { Pool } from "pg";
 
-export type Outcome = { outcome: "succeeded" | "failed" | "unknown"; result: unknown };
+export type Outcome = { outcome: "succeeded" | "failed" | "not_sent" | "unknown"; result: unknown };
 
 export const SCHEMA = `
   CREATE TABLE contact (id serial PRIMARY KEY, name text NOT NULL, email text, company text);
@@ -59,7 +59,8 @@ export class Crm {
   async write(call: string, tool: string, given: Buffer): Promise<Outcome> {
     const found = WRITES[tool];
     if (!found) return { outcome: "failed", result: `there is no tool \`${tool}\`` };
-    const client = await this.#pool.connect();
+    const client = await this.#pool.connect().catch(() => undefined);
+    if (!client) return { outcome: "not_sent", result: "the database cannot be reached" };
     let isCommitting = false;
     try {
       await client.query("BEGIN");

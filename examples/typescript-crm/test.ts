@@ -148,10 +148,17 @@ test("a write that fails changes nothing, and is recorded as failed", async () =
   await chat.say('call create_deal {"title":"T","amount":"much","contact":"Maria"}');
   assert.equal(await chat.say("yes"), "That failed, and nothing was changed: Create deal T over much for Maria.");
   assert.deepEqual(await ran(), []);
-  const query = `/v1/approvals?status=approved&channel=${chat.channel}`;
-  const answer = await fetch(settings.url + query, { headers: { authorization: `Bearer ${settings.hostToken}` } });
-  const page: any = await answer.json();
-  assert.equal(page.approvals[0].calls[0].state, "failed");
+  assert.equal(await lastStatus(chat), "failed");
+});
+
+test("an approved write that does not reach the CRM is recorded as not sent", async () => {
+  const chat = new TestChat();
+  await chat.say('call create_task {"title":"Call John"}');
+  const nowhere = new pg.Pool({ host: "127.0.0.1", port: 1, connectionTimeoutMillis: 1000 });
+  await chat.bot(new Crm(nowhere)).handle(chat.message("yes"));
+  assert.equal(chat.posts.at(-1)?.text, "The CRM cannot be reached, and nothing was changed: Create task Call John.");
+  assert.equal(await lastStatus(chat), "not_sent");
+  assert.deepEqual(await ran(), []);
 });
 
 test("a value that nobody stated is marked on the card", async () => {
@@ -198,8 +205,8 @@ class TestChat implements Chat {
     this.#bot = this.bot();
   }
 
-  bot(): Bot {
-    return new Bot(this.#settings, new Crm(pool), this, model);
+  bot(crm = new Crm(pool)): Bot {
+    return new Bot(this.#settings, crm, this, model);
   }
 
   message(text: string) {
@@ -243,6 +250,14 @@ function explain({ name, text }: Extract<Said, { role: "tool" }>): string {
   if (!text.includes("pending_confirmation")) return `${name}: ${text}`;
   if (!text.includes("Maria Garcia")) return `I'll use ${name}.`;
   return "I'll create a new contact with these details:\n- Name: Maria Garcia\n- Email: maria@acme.com\n- Company: Acme Corp";
+}
+
+/** Returns the status of the last held call, as the model is told it. */
+async function lastStatus({ channel }: TestChat): Promise<string> {
+  const headers = { authorization: `Bearer ${settings.agentToken}` };
+  const answer = await fetch(`${settings.url}/v1/channels/${channel}/transcript?format=openai`, { headers });
+  const messages = (await answer.json()) as { content: string }[];
+  return JSON.parse(messages.at(-1)?.content ?? "{}").status;
 }
 
 // ---- the database ----
