@@ -113,7 +113,7 @@ pub struct Client {
     allowed: AllowedTargets,
     most_bytes: usize,
     connect_timeout: Option<Duration>,
-    proxy: Option<Proxy>,
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl Client {
@@ -129,7 +129,10 @@ impl Client {
 
     /// Sends HTTPS requests through a proxy, except to this machine and to the proxy's exceptions.
     pub fn with_proxy(self, proxy: Option<Proxy>) -> Client {
-        Client { proxy, ..self }
+        Client {
+            proxy: proxy.map(Arc::new),
+            ..self
+        }
     }
 
     /// Limits the time for connecting, including name resolution and TLS.

@@ -32,7 +32,7 @@ pub fn provider(
     if choice == Choice::Script || (choice == Choice::Auto && anthropic.is_none() && openai.is_none()) {
         return Ok(Provider::Script);
     }
-    let proxy = Proxy::from_environment(&variable)?;
+    let proxy = Proxy::from_environment(variable)?;
     let service = |url: Option<String>, usual: &str, key: Option<String>| ProviderSettings {
         url: url.unwrap_or_else(|| usual.to_owned()),
         key: key.as_deref().map(ApiKey::new),
