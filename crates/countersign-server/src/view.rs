@@ -94,6 +94,9 @@ pub struct ApprovalView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub erased_at: Option<Moment>,
+    /// True if a person approved some of the calls and denied others; `state` and `because` of each call tell which.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partly_denied: bool,
     /// Number of different people who have to approve.
     pub quorum: u8,
     /// Approvals given so far.

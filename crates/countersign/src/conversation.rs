@@ -8,7 +8,7 @@
 
 mod channel_state;
 
-use channel_state::{Card, ChannelState, update_channel};
+use channel_state::{Card, ChannelState, FetchedCard, update_channel};
 
 use std::borrow::Cow;
 
@@ -184,7 +184,26 @@ impl Conversations {
         }
     }
 
-    /// Like [`Conversations::shown`], but for callers that know that the whole card was shown.
+    /// Records that a card was fetched in a language, to be posted in the channel by somebody else. If that is then
+    /// reported without a language, this one counts.
+    pub async fn fetched(
+        &self,
+        tenant: &Tenant,
+        channel: &Channel,
+        approval: &Approval,
+        language: &str,
+    ) -> Result<(), StoreError> {
+        let fetched = FetchedCard {
+            digest: approval.digest,
+            language: self.sentences(Some(language)).language,
+        };
+        let change = |state: &mut ChannelState| state.fetched = Some(fetched.clone());
+        update_channel(self.gate.store(), tenant, channel, change).await?;
+        Ok(())
+    }
+
+    /// Like [`Conversations::shown`], but for callers that know that the whole card was shown. Without a language, it is
+    /// the one in which the card was [fetched](Self::fetched).
     pub async fn shown_whole(
         &self,
         tenant: &Tenant,
@@ -193,13 +212,16 @@ impl Conversations {
         language: Option<&str>,
         id: Key,
     ) -> Result<(), StoreError> {
-        let card = Card {
-            message: id,
-            digest: card.digest(),
-            language: Some(self.sentences(language).language),
-            whole: true,
+        let change = |state: &mut ChannelState| {
+            let fetched = state.fetched.take_if(|fetched| fetched.digest == card.digest());
+            let language = language.or(fetched.as_ref().map(|fetched| fetched.language.as_str()));
+            state.card = Some(Card {
+                message: id.clone(),
+                digest: card.digest(),
+                language: Some(self.sentences(language).language),
+                whole: true,
+            });
         };
-        let change = |state: &mut ChannelState| state.card = Some(card.clone());
         update_channel(self.gate.store(), tenant, channel, change).await?;
         Ok(())
     }

@@ -190,7 +190,8 @@ pub async fn say_shown(
 
 /// Read the pending card of a conversation
 ///
-/// The buttons' payloads are only for tokens with the scope `reply`.
+/// The buttons' payloads are only for tokens with the scope `reply`. If such a token fetches the card in a `language`,
+/// replies are read in it, unless `shown` or the reply names another.
 #[utoipa::path(get, path = "/v1/channels/{channel}/pending", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), PendingQuery),
     security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
@@ -209,6 +210,10 @@ pub async fn pending(
         false => prompt_view,
     };
     let language = query.language.as_deref();
+    if let (true, Some(approval), Some(language)) = (caller.may(Scope::Reply), &pending, language) {
+        let fetched = conversations.fetched(&caller.tenant, &channel, approval, language);
+        fetched.await?;
+    }
     Ok(Json(PendingView {
         pending: match pending {
             Some(approval) => Some(view(&conversations.prompt(&approval, language).await?)),

@@ -3,7 +3,7 @@
 //! INVARIANT: arguments are byte for byte unchanged, or omitted if they contain a secret.
 
 use countersign::approval::Approval;
-use countersign::call::{Arguments, Call};
+use countersign::call::{Arguments, Call, RefusalReason};
 use countersign::concern::Concern;
 use countersign::display::{clip, escape};
 use countersign::effect::Risk;
@@ -69,6 +69,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         superseded_by: approval.superseded_by,
         undoes: approval.undoes,
         erased_at: approval.erased_at.map(Into::into),
+        partly_denied: partly_denied(approval),
         quorum: approval.quorum(),
         approvals: votes(approval, &all),
         other_policy: policy.may_hide_more(approval.policy),
@@ -160,6 +161,12 @@ pub fn description(approval: &Approval) -> String {
             format!("{} calls: {}{more}", calls.len(), named.join("; "))
         }
     }
+}
+
+/// Returns true if the approval was approved without some of its calls.
+pub(super) fn partly_denied(approval: &Approval) -> bool {
+    let is_denied = |call: &Call| call.because == Some(RefusalReason::Denied);
+    approval.state == State::Approved && approval.calls.iter().any(is_denied)
 }
 
 fn votes(approval: &Approval, all: &Secrecy) -> Vec<VoteView> {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::make::partly_denied;
 use super::{ApprovalView, Moment, PageView, description, state};
 use crate::leave;
 
@@ -62,6 +63,10 @@ pub struct SimpleApprovalView {
     /// Name that the request claimed in `decidedBy`. Not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
+    /// True if a person approved some of the calls and denied others.
+    #[serde(skip_serializing_if = "super::is_false")]
+    #[schema(value_type = Option<bool>)]
+    pub partly_denied: bool,
     /// What the gate says that the calls would do.
     pub summary: String,
     /// The whole card as text.
@@ -141,6 +146,7 @@ pub fn simple(approval: &Approval, policy: &Policy, now: Time) -> SimpleApproval
         requested_by: approval.requester.to_string(),
         decided_by: decision.map(|decision| decision.by.to_string()),
         claimed_by: decision.and_then(|decision| said(&decision.claimed_by)),
+        partly_denied: partly_denied(approval),
         summary: description(approval),
         card: card.whole(),
         digest: approval.digest,

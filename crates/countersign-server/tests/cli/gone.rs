@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub type Effects = Arc<Mutex<Vec<u64>>>;
 
 /// Starts a tool that answers at once and records the calls it received.
-fn recording_tool() -> (u16, Effects) {
+pub fn recording_tool() -> (u16, Effects) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let effects = Effects::default();

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod agents;
+mod api;
 mod chat;
 mod clocks;
 mod contract;

@@ -236,3 +236,36 @@ async fn b3_b4_the_model_is_told_of_every_call_exactly_once() {
         400
     );
 }
+
+/// "s" is a yes in Spanish only, so it shows in which language a reply was read.
+#[tokio::test]
+async fn a13_replies_are_read_in_the_language_in_which_the_card_was_fetched() {
+    for (fetched, shown, happened) in [
+        (Some("es"), None, "approved"),
+        (Some("es"), Some("en"), "show_again"),
+        (None, Some("es"), "approved"),
+        (None, None, "show_again"),
+    ] {
+        let chat = Chat::new().await;
+        let calls = r#"{"calls":[{"tool":"echo","arguments":{"n":1}}],"channel":"chat"}"#;
+        chat.service.post(&chat.agent, "/v1/calls", calls).await.good();
+        let path = match fetched {
+            Some(language) => format!("/v1/channels/chat/pending?language={language}"),
+            None => "/v1/channels/chat/pending".to_owned(),
+        };
+        let card = chat.service.get(&chat.adapter, &path).await.good()["pending"].clone();
+        let is_spanish = card["text"].as_str().unwrap().contains("responde");
+        assert_eq!(is_spanish, fetched == Some("es"), "{card}");
+        let body = json!({ "messageId": "card", "digest": card["digest"], "language": shown }).to_string();
+        let posted = chat
+            .service
+            .post(&chat.adapter, "/v1/channels/chat/shown", &body)
+            .await;
+        posted.good();
+        let said = chat.say("ana", "s", 1, "card").await;
+        assert_eq!(said["happened"], happened, "{fetched:?} {shown:?}: {said}");
+        if fetched.is_some() && shown.is_none() {
+            assert!(said["say"].as_str().unwrap().starts_with("¡Listo!"), "{said}");
+        }
+    }
+}

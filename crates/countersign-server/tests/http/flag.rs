@@ -164,6 +164,15 @@ async fn c2_the_flag_does_not_revive_a_call_that_was_left_out() {
         .await
         .good();
     assert_eq!(flow.ran(), [r#"{"slug":"a"}"#]);
+    for view in ["full", "simple"] {
+        let path = format!("/v1/approvals/{}?view={view}", id(&answer["approval"]));
+        let read = flow.service.get(&flow.person, &path).await.good();
+        assert_eq!(
+            (&read["status"], &read["partlyDenied"]),
+            (&json!("approved"), &json!(true)),
+            "{view}"
+        );
+    }
     let left_out = flow.call(json!({ "slug": "b", "confirmed": true })).await;
     assert_eq!(left_out["calls"][0]["ruling"], "held");
     // This proposal is pending now. The approved call of the batch still gives its result.

@@ -26,11 +26,21 @@ const MOST_TRIES: usize = 32;
 pub(super) struct ChannelState {
     /// The last card shown; `None` if there is none, or if something else was sent since.
     pub(super) card: Option<Card>,
+    /// The language in which a card was fetched last, with the card's digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) fetched: Option<FetchedCard>,
     heard: VecDeque<Key>,
     /// Digest of the destructive card that was kept although a message was about something else. The next such message
     /// cancels it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kept_once: Option<Hash>,
+}
+
+/// Language in which a card was fetched, to be posted in the channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FetchedCard {
+    pub(super) digest: Hash,
+    pub(super) language: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
