@@ -3,11 +3,12 @@
 //! Input: a query string. Output: a predicate on approvals, and the same query string for links.
 
 use countersign::approval::Approval;
+use countersign::decision::Decider;
 use countersign::display::clip;
 use countersign::effect::Risk;
 use serde::{Deserialize, Serialize};
 
-use super::card::risk;
+use super::card::{ViewerPermissions, risk};
 use super::page::url_part;
 
 /// Selected filters. An empty field, as an HTML form sends it, means no filter.
@@ -22,6 +23,9 @@ pub struct Wanted {
     /// Only approvals of this risk.
     #[serde(default)]
     pub risk: String,
+    /// `all` for approvals that only others can approve, too.
+    #[serde(default)]
+    pub view: String,
 }
 
 impl Wanted {
@@ -30,8 +34,13 @@ impl Wanted {
         self.agent.is_empty() && self.tool.is_empty() && self.risk.is_empty()
     }
 
-    /// Returns true if the approval passes all filters.
-    pub fn includes(&self, approval: &Approval) -> bool {
+    /// Returns true if the viewer wants to see this approval.
+    pub fn includes(&self, approval: &Approval, decider: Option<&Decider>) -> bool {
+        self.is_of_kind(approval) && (self.view == "all" || is_for(approval, decider))
+    }
+
+    /// Returns true if the approval passes all filters but that by viewer.
+    pub fn is_of_kind(&self, approval: &Approval) -> bool {
         (self.agent.is_empty() || approval.agent.as_str() == self.agent)
             && (self.tool.is_empty() || approval.calls.iter().any(|call| call.tool.as_str() == self.tool))
             && (self.risk.is_empty() || risk(approval).as_str() == self.risk)
@@ -39,13 +48,24 @@ impl Wanted {
 
     /// Returns the filters as a query string, without the question mark.
     pub fn query(&self) -> String {
-        let pairs = [("agent", &self.agent), ("tool", &self.tool), ("risk", &self.risk)];
+        let pairs = [
+            ("agent", &self.agent),
+            ("tool", &self.tool),
+            ("risk", &self.risk),
+            ("view", &self.view),
+        ];
         let named = pairs.iter().filter(|(_, value)| !value.is_empty());
         let parts: Vec<String> = named
             .map(|(name, value)| format!("{name}={}", url_part(value)))
             .collect();
         parts.join("&")
     }
+}
+
+/// Returns true if the viewer may approve at least one call. Somebody who may approve nothing at all, such as an auditor,
+/// sees everything.
+pub fn is_for(approval: &Approval, decider: Option<&Decider>) -> bool {
+    decider.is_none() || ViewerPermissions::new(approval, decider).approve_some
 }
 
 /// Options that the filter form offers.

@@ -17,7 +17,7 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 
 use super::card::{Card, Drawing, Measure, order};
-use super::filter::{Choices, Wanted};
+use super::filter::{Choices, Wanted, is_for};
 use super::page;
 use super::session::{BackgroundCaller, SignedIn};
 use crate::access::Caller;
@@ -40,6 +40,8 @@ pub struct PageQuery {
     tool: String,
     #[serde(default)]
     risk: String,
+    #[serde(default)]
+    view: String,
     page: Option<usize>,
     /// Id of the approval that the person has just decided, if the page follows a decision.
     done: Option<String>,
@@ -56,6 +58,7 @@ impl PageQuery {
             agent: self.agent.clone(),
             tool: self.tool.clone(),
             risk: self.risk.clone(),
+            view: self.view.clone(),
         }
     }
 }
@@ -108,7 +111,7 @@ pub async fn card(
     match one(&app, &caller, &id).await {
         Ok((approval, now)) => {
             let is_pending = view::state(&approval, now) == countersign::state::State::Pending;
-            if is_pending && !asked.wanted().includes(&approval) {
+            if is_pending && !asked.wanted().includes(&approval, caller.decider().as_ref()) {
                 return StatusCode::NO_CONTENT.into_response();
             }
             let measure = match asked.full {
@@ -182,6 +185,9 @@ struct Listed {
     cards: Vec<Card>,
     stamp: String,
     total: usize,
+    /// Number of approvals that the viewer can approve, and of those that only others can.
+    mine: usize,
+    others: usize,
     looked_at: usize,
     is_cut: bool,
     page: usize,
@@ -196,6 +202,11 @@ impl Listed {
             cards => Value::from(Serde(&self.cards)),
             stamp => self.stamp.as_str(),
             total => self.total,
+            mine => self.mine,
+            others => self.others,
+            is_all => wanted.view == "all",
+            query_of_all => Wanted { view: "all".to_owned(), ..wanted.clone() }.query(),
+            query_of_mine => Wanted { view: String::new(), ..wanted.clone() }.query(),
             is_cut => self.is_cut,
             most => self.looked_at,
             page => self.page,
@@ -216,14 +227,22 @@ async fn list(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Listed> {
     let (pending, is_cut) = pending(app, &caller.tenant).await?;
     let now = app.store().now().await?;
     let choices = Choices::new(pending.iter().map(|approval| &**approval), &wanted);
-    let mut chosen: Vec<&SharedApproval> = pending
+    let decider = caller.decider();
+    let of_kind: Vec<&SharedApproval> = pending
         .iter()
-        .filter(|approval| wanted.includes(approval))
+        .filter(|approval| wanted.is_of_kind(approval))
         .collect();
+    let (mine, others): (Vec<&SharedApproval>, Vec<&SharedApproval>) = of_kind
+        .iter()
+        .partition(|approval| is_for(approval, decider.as_ref()));
+    let (count_of_mine, count_of_others) = (mine.len(), others.len());
+    let mut chosen = match wanted.view.as_str() {
+        "all" => of_kind,
+        _ => mine,
+    };
     chosen.sort_by_key(|approval| order(approval));
     let pages = chosen.len().div_ceil(CARDS).max(1);
     let page = asked.page.unwrap_or(1).clamp(1, pages);
-    let decider = caller.decider();
     let drawing = Drawing {
         policy: app.gate.policy(),
         now,
@@ -233,7 +252,7 @@ async fn list(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Listed> {
     let total = chosen.len();
     let on_page = chosen.into_iter().skip((page - 1) * CARDS).take(CARDS);
     let on_page: Vec<&Approval> = on_page.map(|approval| &**approval).collect();
-    let mut seen = format!("{page}/{pages}/{total}");
+    let mut seen = format!("{page}/{pages}/{total}/{count_of_others}");
     for approval in &on_page {
         seen.push_str(&format!(" {}.{}", approval.id, approval.version));
     }
@@ -245,6 +264,8 @@ async fn list(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Listed> {
         cards,
         stamp: Hash::of(seen.as_bytes()).short(),
         total,
+        mine: count_of_mine,
+        others: count_of_others,
         looked_at: pending.len(),
         is_cut,
         page,

@@ -14,6 +14,7 @@ mod edit_form;
 mod filter;
 mod form;
 mod history;
+mod history_file;
 mod list;
 mod live;
 mod numbers;
@@ -36,6 +37,8 @@ pub fn pages() -> Router<App> {
         .route("/", get(list::home))
         .route("/approvals", get(list::show))
         .route("/approvals/history", get(history::show))
+        .route("/approvals/history.csv", get(history::csv))
+        .route("/approvals/history.jsonl", get(history::json_lines))
         .route("/approvals/{id}", get(detail::show))
         .route(
             "/approvals/{id}/decision",

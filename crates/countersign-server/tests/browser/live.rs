@@ -170,6 +170,10 @@ fn arguments_are_edited(stage: &Stage) {
     assert!(stage.text(".values").contains("Maria → Mária"));
     stage.click("button[value=confirm]");
     stage.until("document.querySelector('.ended')?.textContent.includes('Approved by you')");
+    // The script shows times in the zone of the browser.
+    stage.until(
+        "[...document.querySelectorAll('time.stamp')].every((each) => !/^\\d{4}-/.test(each.textContent))",
+    );
     let shown = stage.service.show(&id);
     assert_eq!(shown["calls"][0]["edited"], true);
     assert_eq!(shown["toolArguments"], json!({ "name": "Mária" }));

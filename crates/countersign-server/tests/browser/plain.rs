@@ -56,6 +56,11 @@ fn everything_works_without_script() {
         assert!(stage.text("#cards").contains("Nothing of this kind waits."));
         stage.click("nav a[href='/approvals/history']");
         assert!(stage.text(".history").contains("Create contact Maria"));
+        stage.write("[name=q]", "maria");
+        stage.browser.picture("history");
+        stage.click(".search button");
+        stage.until_address("?q=maria");
+        assert!(stage.text(".history").contains("Create contact Maria"));
         stage.click("nav a[href='/numbers']");
         assert!(stage.text(".tiles").contains("Approved"));
         stage.click(".who button");

@@ -228,3 +228,47 @@ async fn a_passed_call_says_why_in_words() {
     let id = history.between("class=\"title\" href=\"", "\"").to_owned();
     world.get(&ana, &id).await.shows(because).hides("args.amount");
 }
+
+#[tokio::test]
+async fn the_history_is_searched_and_taken_along() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    for text in ["apples", "=HYPERLINK(1)\nx", "pears, \"ripe\""] {
+        let arguments = serde_json::json!({ "text": text }).to_string();
+        let approval = world.hold(&[("note", &arguments)]).await;
+        world
+            .decide(&ana, &approval, &[("verdict", "deny"), ("comment", "=1+1")])
+            .await;
+    }
+    world.hold(&[("note", r#"{"text":"pending apples"}"#)]).await;
+    let found = world.get(&ana, "/approvals/history?q=APPLES%20note").await;
+    found
+        .shows("Note apples")
+        .hides("pears")
+        .hides("pending apples")
+        .shows("value=\"APPLES note\"");
+    world
+        .get(&ana, "/approvals/history?q=%3Cb%3Eplums")
+        .await
+        .shows("Nothing found.")
+        .hides("<b>plums");
+    let csv = world.get(&ana, "/approvals/history.csv?q=").await;
+    assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
+    assert_eq!(csv.text.matches("\r\n").count(), 4, "{}", csv.text);
+    csv.shows("\"Note pears, \"\"ripe\"\"\"")
+        .shows("\"Note =HYPERLINK(1)↵x\"")
+        .shows(",\"'=1+1\"\r\n")
+        .hides("pending");
+    let lines = world
+        .get(&ana, "/approvals/history.jsonl?q=pears&status=denied")
+        .await;
+    let line: serde_json::Value = serde_json::from_str(lines.text.trim_end()).unwrap();
+    assert_eq!(
+        (line["summary"].as_str(), line["decidedBy"].as_str()),
+        (Some("Note pears, \"ripe\""), Some("ana"))
+    );
+    assert_eq!(
+        world.get(&world.nobody(), "/approvals/history.csv").await.status,
+        303
+    );
+}

@@ -166,7 +166,7 @@ async fn who_may_not_decide_is_told_before_and_after() {
     let world = World::new().await;
     let ana = world.ana().await;
     let approval = world.hold(&[("refund", r#"{"amount":5}"#)]).await;
-    let page = world.get(&ana, "/approvals").await;
+    let page = world.get(&ana, "/approvals?view=all").await;
     page.shows("Only finance may approve this.")
         .hides("<form class=decide");
     let page = world.decide(&ana, &approval, &[("verdict", "approve")]).await;
@@ -214,7 +214,7 @@ async fn four_eyes_are_said_on_the_card() {
             submission.on_behalf_of = Some("ana".parse().unwrap());
         })
         .await;
-    let page = world.get(&ana, "/approvals").await;
+    let page = world.get(&ana, "/approvals?view=all").await;
     page.shows("You asked for this, so another person has to approve it.")
         .hides("value=approve>")
         .shows("value=deny>");

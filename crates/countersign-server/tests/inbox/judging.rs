@@ -172,7 +172,7 @@ async fn a_quorum_says_who_approved_so_far() {
         .shows("2 different people have to approve this; nobody has yet.");
     let fields = [("verdict", "approve"), ("comment", "fine <b>by</b> me")];
     world.decide(&ana, &approval, &fields).await;
-    let for_ana = world.get(&ana, "/approvals").await;
+    let for_ana = world.get(&ana, "/approvals?view=all").await;
     for_ana.shows("<b>You</b> approved on the page, just now: <q>fine &lt;b&gt;by&lt;&#x2f;b&gt; me</q>");
     for_ana
         .shows("You have approved this; another person has to approve it, too.")

@@ -197,3 +197,35 @@ async fn measure_a_page_of_100_cards() {
         times[100].0, times[198].0, times[0].1
     );
 }
+
+/// Checks that the inbox shows what the person can decide, and on request what only others can, with who they are.
+#[tokio::test]
+async fn the_inbox_is_for_the_person_and_says_who_decides_the_rest() {
+    let world = World::new().await;
+    let (ana, finn) = (world.ana().await, world.sign_in("finn", &["finance"]).await);
+    let note = world.hold(&[("note", r#"{"text":"x"}"#)]).await;
+    let refund = world.hold(&[("refund", r#"{"amount":5}"#)]).await;
+    let page = world.get(&ana, "/approvals").await;
+    page.shows("1 waits</p>")
+        .shows("1 more waits for other people.")
+        .shows("Note x")
+        .hides("Refund 5");
+    let all = world.get(&ana, "/approvals?view=all").await;
+    all.shows("2 wait</p>")
+        .shows("1 of them waits for you")
+        .shows("Refund 5")
+        .shows("Only finance may approve this.");
+    world
+        .get(&finn, "/approvals")
+        .await
+        .shows("Refund 5")
+        .hides("Note x");
+    // The script asks for a card that arrives, with the filter of the page.
+    let arrives = |id: String, query: &str| format!("/approvals/{id}/card?{query}");
+    let card = world.get(&ana, &arrives(refund.id.to_string(), "")).await;
+    assert_eq!(card.status, 204);
+    let card = world.get(&ana, &arrives(refund.id.to_string(), "view=all")).await;
+    assert_eq!(card.status, 200);
+    let card = world.get(&ana, &arrives(note.id.to_string(), "")).await;
+    assert_eq!(card.status, 200);
+}

@@ -195,3 +195,13 @@ async fn the_live_stream_ends_in_time_and_is_limited() {
     open.clear();
     assert_eq!(world.open(&ana, "/approvals/live").await.status(), 200);
 }
+
+#[tokio::test]
+async fn times_have_a_zone_without_a_script() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("note", r#"{"text":"x"}"#)]).await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("datetime=\"2026-01-01T00:00:00.000Z\">2026-01-01 00:00:00 UTC</time></dd>")
+        .shows(">2026-01-01 00:05:00 UTC</time>");
+}

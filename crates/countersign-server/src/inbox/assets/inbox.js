@@ -63,6 +63,16 @@ async function refreshPage(id) {
   if (isPending(old) && !isPending(card)) say(card.querySelector(".ended").textContent);
   patch(old, card);
   for (const part of ["facts", "timeline"]) document.getElementById(part).replaceWith(page.getElementById(part));
+  localise();
+}
+
+// Shows times in the zone of the browser, and names the zone. Without script they are in UTC.
+function localise() {
+  const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  for (const time of document.querySelectorAll("time.stamp")) {
+    const at = new Date(time.dateTime);
+    if (!Number.isNaN(at.getTime())) time.textContent = zone.format(at);
+  }
 }
 
 // Reloads everything: after a reconnect, and when the page is restored from the back/forward cache.
@@ -238,6 +248,7 @@ function notify(card) {
 // ---- start ----
 
 setClock(list.dataset.now);
+localise();
 document.addEventListener("submit", decide);
 document.addEventListener("click", expand);
 document.querySelector(".filters")?.addEventListener("change", (event) => event.target.form.requestSubmit());

@@ -110,6 +110,8 @@ pub struct Card {
 pub struct Moment {
     pub exact: String,
     pub words: String,
+    /// The time to the second, with its zone. The script shows it in the zone of the browser.
+    pub stamp: String,
 }
 
 /// How and by whom an approval was ended.
@@ -147,6 +149,7 @@ impl Moment {
     pub fn new(moment: Time, now: Time) -> Moment {
         Moment {
             exact: moment.to_string(),
+            stamp: stamp(moment),
             words: match now >= moment && now.since(moment).as_secs() < 5 {
                 true => "just now".to_owned(),
                 false => duration::show_relative(moment, now),
@@ -157,9 +160,18 @@ impl Moment {
     fn left(moment: Time, now: Time) -> Moment {
         Moment {
             exact: moment.to_string(),
+            stamp: stamp(moment),
             words: format!("{} left", duration::show(moment.since(now))),
         }
     }
+}
+
+/// Writes a time to the second, with its zone: `2026-11-18 04:30:44 UTC`.
+fn stamp(moment: Time) -> String {
+    let exact = moment.to_string();
+    let (day, time) = exact.split_once('T').unwrap_or((&exact, ""));
+    let time = time.split(['.', 'Z']).next().unwrap_or_default();
+    format!("{day} {time} UTC")
 }
 
 impl Card {
