@@ -10,10 +10,10 @@ mod number;
 mod scan;
 mod tree;
 
+#[cfg(feature = "provenance")]
+pub(crate) use leaf::pointer_at;
 pub(crate) use leaf::push_segment;
 pub use leaf::{Key, Kind, Leaf, find, keys, leaves, unescape};
-#[cfg(feature = "provenance")]
-pub(crate) use leaf::{leaves_of_any, pointer_at};
 
 pub(crate) use canonical::{FLAGS, canonical};
 pub(crate) use confusable_keys::confusable_keys;

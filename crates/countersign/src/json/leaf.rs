@@ -90,19 +90,9 @@ impl PointerTracker {
 ///
 /// An empty outer object is one leaf with an empty pointer. For other bytes, lists the leaves before the fault.
 pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
-    leaves_in(bytes, TopLevel::Object)
-}
-
-/// Like [`leaves`], for a text that may be any JSON value, such as an array, or no JSON at all.
-#[cfg(feature = "provenance")]
-pub(crate) fn leaves_of_any(bytes: &[u8]) -> Vec<Leaf<'_>> {
-    leaves_in(bytes, TopLevel::Any)
-}
-
-fn leaves_in(bytes: &[u8], top: TopLevel) -> Vec<Leaf<'_>> {
     let mut found = Vec::new();
     let mut at = PointerTracker::default();
-    let _fault = scan(bytes, UNLIMITED, top, |step| {
+    let _fault = scan(bytes, UNLIMITED, TopLevel::Object, |step| {
         at.follow(&step);
         if let Step::Leaf(kind, range) = step {
             let raw = bytes.get(range.clone()).unwrap_or_default();

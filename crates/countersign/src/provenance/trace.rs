@@ -35,14 +35,11 @@ mod schedule;
 mod shape;
 mod text;
 
-use std::cell::OnceCell;
-
 use jiff::civil::Date;
 
 use super::{Conversation, Coverage, Mark, MatchKind, Message, Part, Provenance, Quote, ToolQuote, Traced};
 use crate::json::{self, Leaf};
 use agent_words::{AgentEchoCheck, AgentMessage};
-use citation::ResultLeaf;
 use form::{Counted, TextRange, Value};
 use text::Text;
 
@@ -164,8 +161,6 @@ struct Source<'c> {
     text: Text<'c>,
     /// The text with JSON and YAML escapes resolved, if it has any.
     plain: Option<Text<'c>>,
-    /// Values of a tool's result, if it is JSON.
-    leaves: OnceCell<Vec<ResultLeaf>>,
 }
 
 enum By<'c> {
@@ -219,21 +214,6 @@ impl<'c> Source<'c> {
     }
 
     fn marked(&self, words: &str, span: Option<(u32, u32)>, how: MatchKind) -> Mark {
-        let pointer = match self.by {
-            By::Person => None,
-            By::Tool { .. } => span.and_then(|(from, _)| json::pointer_at(self.text.raw(), from as usize)),
-        };
-        self.marked_at(words, span, how, pointer)
-    }
-
-    /// Builds the mark for words at a JSON pointer of this message.
-    fn marked_at(
-        &self,
-        words: &str,
-        span: Option<(u32, u32)>,
-        how: MatchKind,
-        pointer: Option<String>,
-    ) -> Mark {
         let quote = Quote {
             message: u32::try_from(self.message).unwrap_or(u32::MAX),
             span,
@@ -245,7 +225,7 @@ impl<'c> Source<'c> {
             By::Tool { name, is_outside } => Mark::Tool(ToolQuote {
                 name: name.to_owned(),
                 is_outside,
-                pointer,
+                pointer: span.and_then(|(from, _)| json::pointer_at(self.text.raw(), from as usize)),
                 quote,
             }),
         }
@@ -364,7 +344,6 @@ fn sources<'c>(conversation: &'c Conversation, declared: &dyn Declared) -> Sourc
             said: said.map(|said| said.to_zoned(jiff::tz::TimeZone::UTC).date()),
             text: Text::new(message.text()),
             plain,
-            leaves: OnceCell::new(),
         });
     }
     (sources, agent_messages, heard)

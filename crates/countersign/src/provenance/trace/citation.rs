@@ -8,77 +8,111 @@
 
 use std::ops::Range;
 
+use memchr::memmem;
+
+use super::count::key_before;
 use super::form::{Value, name_words};
-use super::number;
-use super::text::fold_text;
+use super::text::{is_inside_word, neighbours};
 use super::{By, MatchKind, Source, Tracing};
-use crate::json::{self, Kind};
-use crate::provenance::{Mark, ToolQuote};
+use crate::json;
+use crate::provenance::Mark;
 
-/// Maximum size of a result whose places are listed, in bytes. In larger ones, the first place is cited.
-const MOST_LISTED: usize = 256 * 1024;
+/// Maximum number of places of one result that are looked at. In longer ones, the first place is cited.
+const MOST_PLACES: usize = 64;
 
-/// A value in a JSON result.
-pub(super) struct ResultLeaf {
-    pointer: String,
-    /// Byte range in the result, without quotes.
-    range: Range<usize>,
-    folded: String,
-    number: Option<number::Decimal>,
-    name: Vec<String>,
+impl Tracing<'_, '_> {
+    /// Returns the mark to show for a value that `first` states with `mark`.
+    pub(super) fn cite(&self, value: &Value, first: &Source<'_>, mark: Mark) -> Mark {
+        let Mark::Tool(mut quote) = mark else {
+            return mark;
+        };
+        let is_alike = |source: &&Source<'_>| !source.is_person() && source.is_outside() == quote.is_outside;
+        let same_name = self.sources.iter().rev().filter(is_alike).find_map(|source| {
+            let mut places = source.places(value).into_iter();
+            let place = places.find(|place| source.is_named_like(place, &value.name))?;
+            Some(source.cited(place, quote.quote.how))
+        });
+        if let Some(cited) = same_name {
+            return cited;
+        }
+        // Results after the agent used the value may only repeat it.
+        let used = self.agent_messages.iter().find(|message| message.states(value));
+        let used = used.map_or(usize::MAX, |message| message.message);
+        let read = self.sources.iter().filter(is_alike);
+        let read = read.filter(|source| source.message == first.message || source.message < used);
+        let places: usize = read.map(|source| source.places(value).len()).sum();
+        if places > 1 {
+            quote.quote.how = MatchKind::OneOfSeveral;
+        }
+        Mark::Tool(quote)
+    }
 }
 
-/// Lists the values of a result; empty if the result is not JSON or too large.
-pub(super) fn result_leaves(text: &str) -> Vec<ResultLeaf> {
-    if text.len() > MOST_LISTED || !text.trim_start().starts_with(['{', '[']) {
-        return Vec::new();
-    }
-    let leaves = json::leaves_of_any(text.as_bytes());
-    let stated = leaves
-        .into_iter()
-        .filter(|leaf| matches!(leaf.kind, Kind::String | Kind::Number));
-    let listed = stated.map(|leaf| {
-        let text = leaf.text();
-        let quotes = usize::from(leaf.kind == Kind::String);
-        ResultLeaf {
-            range: leaf.range.start + quotes..leaf.range.end.saturating_sub(quotes),
-            folded: fold_text(&text),
-            number: (text.len() <= 64).then(|| number::value(&text)).flatten(),
-            name: name_words(&leaf.pointer),
-            pointer: leaf.pointer,
+impl Source<'_> {
+    /// Returns the byte ranges of the values in a JSON result that are written like this value; empty if the result is
+    /// not JSON.
+    fn places(&self, value: &Value) -> Vec<Range<usize>> {
+        let text = self.text.raw();
+        if value.text.is_empty() || !text.trim_start().starts_with(['{', '[']) {
+            return Vec::new();
         }
-    });
-    listed.collect()
-}
-
-impl ResultLeaf {
-    fn is(&self, value: &Value) -> bool {
-        match &value.number {
-            Some(number) => self.number.as_ref() == Some(number),
-            None => self.folded == value.folded,
-        }
+        let finder = memmem::Finder::new(value.text.as_bytes());
+        let starts = finder.find_iter(text.as_bytes());
+        let places = starts.map(|from| from..from + value.text.len());
+        places
+            .filter(|place| is_whole(text, place))
+            .take(MOST_PLACES)
+            .collect()
     }
 
-    /// Returns true if the leaf has the argument's name: the same one, or a last word of it where the rest names the
-    /// thing that the leaf belongs to, or the tool that returned it.
-    fn is_named_like(&self, argument: &[String], tool: &str) -> bool {
-        if self.name.is_empty() || argument.is_empty() {
+    /// Returns true if a place has the argument's name: the same one, or a last word of it where the rest names the
+    /// thing that the value belongs to, or the tool that returned it.
+    fn is_named_like(&self, place: &Range<usize>, argument: &[String]) -> bool {
+        let By::Tool { name: tool, .. } = self.by else {
             return false;
-        }
-        let Some(split) = argument.len().checked_sub(self.name.len()) else {
+        };
+        let text = self.text.raw();
+        let pointer = || json::pointer_at(text, place.start).unwrap_or_default();
+        // Finding the key in the text is much cheaper than finding the pointer; members of a list have no key.
+        let own = match key_before(text, place.start) {
+            Some(key) => name_words(key),
+            None => name_words(&pointer()),
+        };
+        let Some(split) = argument.len().checked_sub(own.len()).filter(|_| !own.is_empty()) else {
             return false;
         };
         let (thing, last) = argument.split_at_checked(split).unwrap_or_default();
-        let are_same = last
-            .iter()
-            .zip(&self.name)
-            .all(|(one, other)| is_same_word(one, other));
-        let parent = parent(&self.pointer);
-        let around: Vec<String> = [name_words(parent), name_words(tool)].concat();
-        are_same
-            && thing
-                .iter()
-                .all(|word| around.iter().any(|other| is_same_word(word, other)))
+        if !last.iter().zip(&own).all(|(one, other)| is_same_word(one, other)) {
+            return false;
+        }
+        let is_in = |words: &[String]| {
+            let mut thing = thing.iter();
+            thing.all(|word| words.iter().any(|other| is_same_word(word, other)))
+        };
+        is_in(&name_words(tool)) || is_in(&[name_words(tool), name_words(parent(&pointer()))].concat())
+    }
+
+    fn cited(&self, place: Range<usize>, how: MatchKind) -> Mark {
+        let words = self.text.raw().get(place.clone()).unwrap_or_default();
+        let span = u32::try_from(place.start).ok().zip(u32::try_from(place.end).ok());
+        self.marked(words, span, how)
+    }
+}
+
+/// Returns true if the text at a place is a whole string or number of a JSON text, and not a key.
+fn is_whole(text: &str, place: &Range<usize>) -> bool {
+    match neighbours(text, place.start, place.end) {
+        (Some('"'), Some('"')) => {
+            let rest = text.get(place.end + 1..).unwrap_or_default();
+            !rest.trim_start().starts_with(':')
+        }
+        (before, after) => {
+            let is_number = text
+                .get(place.clone())
+                .is_some_and(|value| value.parse::<f64>().is_ok());
+            let goes_on = |c: char| is_inside_word(c) || matches!(c, '.' | '-' | '+' | '"');
+            is_number && !before.is_some_and(goes_on) && !after.is_some_and(goes_on)
+        }
     }
 }
 
@@ -104,59 +138,4 @@ fn is_same_word(one: &str, other: &str) -> bool {
                 .is_some_and(|stem| single.strip_suffix('y') == Some(stem))
     };
     one == other || is_plural(one, other) || is_plural(other, one)
-}
-
-impl Tracing<'_, '_> {
-    /// Returns the mark to show for a value that `first` states with `mark`.
-    pub(super) fn cite(&self, value: &Value, first: &Source<'_>, mark: Mark) -> Mark {
-        let Mark::Tool(quote) = mark else {
-            return mark;
-        };
-        let is_alike = |source: &&Source<'_>| match source.by {
-            By::Person => false,
-            By::Tool { is_outside, .. } => is_outside == quote.is_outside,
-        };
-        let same_name = self.sources.iter().rev().filter(is_alike).find_map(|source| {
-            let By::Tool { name, .. } = source.by else {
-                return None;
-            };
-            let mut leaves = source.leaves().iter();
-            let leaf = leaves.find(|leaf| leaf.is(value) && leaf.is_named_like(&value.name, name))?;
-            Some(source.cited(leaf, quote.quote.how))
-        });
-        if let Some(cited) = same_name {
-            return cited;
-        }
-        // Results after the agent used the value may only repeat it.
-        let used = self.agent_messages.iter().find(|message| message.states(value));
-        let used = used.map_or(usize::MAX, |message| message.message);
-        let read = self.sources.iter().filter(is_alike);
-        let read = read.filter(|source| source.message == first.message || source.message < used);
-        let places: usize = read
-            .map(|source| source.leaves().iter().filter(|leaf| leaf.is(value)).count())
-            .sum();
-        Mark::Tool(match places {
-            0 | 1 => quote,
-            _ => one_of_several(quote),
-        })
-    }
-}
-
-fn one_of_several(mut quote: ToolQuote) -> ToolQuote {
-    quote.quote.how = MatchKind::OneOfSeveral;
-    quote
-}
-
-impl Source<'_> {
-    fn leaves(&self) -> &[ResultLeaf] {
-        self.leaves.get_or_init(|| result_leaves(self.text.raw()))
-    }
-
-    fn cited(&self, leaf: &ResultLeaf, how: MatchKind) -> Mark {
-        let words = self.text.raw().get(leaf.range.clone()).unwrap_or_default();
-        let span = u32::try_from(leaf.range.start)
-            .ok()
-            .zip(u32::try_from(leaf.range.end).ok());
-        self.marked_at(words, span, how, Some(leaf.pointer.clone()))
-    }
 }
