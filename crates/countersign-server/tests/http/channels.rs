@@ -93,6 +93,39 @@ async fn a7_yes_runs_no_cancels_and_anything_else_goes_on() {
     );
 }
 
+/// For agents whose loop is their own: a message about the card goes to the agent, and the card stays.
+#[tokio::test]
+async fn c9_e1_a_message_about_the_card_keeps_it() {
+    let chat = Chat::new().await;
+    let card = chat.ask("echo", r#"{"amount":12500}"#, "card1").await;
+    for (number, text) in (1..).zip([
+        "why?",
+        "wait",
+        "yes, but make it 50",
+        "make it 50",
+        "the amount is 50",
+    ]) {
+        let said = chat.say("ana", text, number, "card1").await;
+        assert_eq!(
+            (&said["happened"], &said["goOn"]),
+            (&json!("kept"), &json!(true)),
+            "{text}: {said}"
+        );
+    }
+    let now = chat
+        .service
+        .get(&chat.agent, &format!("/v1/approvals/{}", id(&card)))
+        .await
+        .good();
+    assert_eq!(now["status"], "pending");
+    // A destructive card survives one message about something else, and not two.
+    chat.ask("delete_contact", r#"{"id":1}"#, "card2").await;
+    let first = chat.say("ana", "show me the weather", 11, "card2").await;
+    assert_eq!(first["happened"], "kept", "{first}");
+    let second = chat.say("ana", "show me the weather", 12, "card2").await;
+    assert_eq!(second["happened"], "cancelled", "{second}");
+}
+
 #[tokio::test]
 async fn x03_a_yes_to_the_card_before_is_shown_the_new_one() {
     let chat = Chat::new().await;
