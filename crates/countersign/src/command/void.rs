@@ -1,8 +1,8 @@
 //! Void: ends everything that is open after a backup was restored.
 //!
 //! Approvals that were open in the backup may have been decided and run since, so none may continue: pending approvals
-//! are withdrawn, released calls refused, running calls become unknown, and no permit, token, session or link from that
-//! time works any more. People's accounts stay, but they have to sign in again.
+//! are withdrawn, released calls refused, running calls become unknown, and no permit, token, session, link or chat
+//! sender from that time works any more. People's accounts stay, but they have to sign in and link their chats again.
 //!
 //! Also used after a clock that was ahead is set back. Approvals that were changed while the clock was wrong would
 //! otherwise stay open until the clock reaches that time again. Credentials are kept in that case.
@@ -24,7 +24,7 @@ const REASON: &str = "the store was restored from a backup";
 const REASON_CLOCK: &str = "the store's clock was reset";
 
 /// Credentials from the time of the backup, which are revoked.
-const CREDENTIALS: [Kind; 3] = [Kind::Token, Kind::Session, Kind::Link];
+const CREDENTIALS: [Kind; 4] = [Kind::Token, Kind::Session, Kind::Link, Kind::Sender];
 
 /// Ends up to `limit` open approvals, whose decision, start or outcome is still missing. Also revokes credentials.
 #[derive(Clone, Debug)]

@@ -129,15 +129,18 @@ pub async fn x03_a_yes_to_the_replaced_card_decides_nothing(fixture: Fixture) {
 
 pub async fn a7_no_and_other_messages_end_the_question(fixture: Fixture) {
     let conversations = conversations(&fixture);
-    for (id, text, state, forward_to_agent) in [
-        ("1", "no, gracias", State::Denied, false),
-        ("2", "enséñame la lista", State::Withdrawn, true),
-    ] {
-        let prompt = propose(&conversations, &format!("card-{id}")).await;
-        let said = says(&conversations, &format!("m-{id}"), &format!("card-{id}"), text).await;
-        assert_eq!(said.forward_to_agent, forward_to_agent, "{text}");
-        let approval = fixture.find(&Tenant::single(), prompt.approval).await.unwrap();
-        assert_eq!(approval.state, state, "{text}");
+    let denied = propose(&conversations, "card-1").await;
+    let said = says(&conversations, "m-1", "card-1", "no, gracias").await;
+    assert!(!said.forward_to_agent);
+    let approval = fixture.find(&Tenant::single(), denied.approval).await.unwrap();
+    assert_eq!(approval.state, State::Denied);
+    // A destructive card survives the first message about something else, not the second.
+    let other = propose(&conversations, "card-2").await;
+    for (id, state) in [("m-2", State::Pending), ("m-3", State::Withdrawn)] {
+        let said = says(&conversations, id, "card-2", "enséñame la lista").await;
+        assert!(said.forward_to_agent, "{id}");
+        let approval = fixture.find(&Tenant::single(), other.approval).await.unwrap();
+        assert_eq!(approval.state, state, "{id}");
     }
 }
 
