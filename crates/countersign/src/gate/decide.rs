@@ -122,7 +122,9 @@ impl Gate {
             }
             // A call with a snapshot is started separately, after the data behind the snapshot has been read again.
             (Some(approval), None, Some(_)) if is_accepted && self.needs_snapshot_read(&approval) => {
-                self.run_released(&tenant, approval).await.map(Some)
+                let (approval, ran) = self.run_released(&tenant, approval).await?;
+                let approval = self.wait_for_other_runner(&tenant, approval).await?;
+                Ok(Some((approval, ran)))
             }
             _ => Ok(None),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Gate, StartToken, mismatch};
+use super::{Gate, StartToken, Until, Waited, mismatch};
 use crate::approval::SharedApproval;
 use crate::command::{
     Answer, Command, ExecuteRefusal, Finish, Finished, Propose, Reconcile, SnapshotCheck, Start, Started,
@@ -209,6 +209,25 @@ impl Gate {
             .next_here(approval)
             .and_then(|position| approval.call(position));
         next.is_some_and(|call| call.before.is_some())
+    }
+
+    /// Waits for a call that another task or process has started before this gate could, so that the caller of a decision
+    /// learns its outcome. Waits no longer than the call may take.
+    pub(super) async fn wait_for_other_runner(
+        &self,
+        tenant: &Tenant,
+        approval: SharedApproval,
+    ) -> Result<SharedApproval, StoreError> {
+        let next = self
+            .next_here(&approval)
+            .and_then(|position| approval.call(position));
+        let Some(limit) = next.map(|call| call.terms.timeout) else {
+            return Ok(approval);
+        };
+        match self.wait(tenant, approval.id, Until::Finished, limit).await? {
+            Waited::Done(current) | Waited::TimedOut(current) => Ok(current),
+            Waited::NotFound => Ok(approval),
+        }
     }
 
     fn next_here(&self, approval: &SharedApproval) -> Option<u8> {

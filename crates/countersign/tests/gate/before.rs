@@ -8,7 +8,7 @@ use countersign::call::RefusalReason;
 use countersign::decision::{Choice, Decision, Verdict};
 use countersign::executor::{Outcome, Tools};
 use countersign::gate::{ApprovalOptions, Gate, Resolved, Ruled, SubmitError};
-use countersign::id::ToolName;
+use countersign::id::{Tenant, ToolName};
 use countersign::policy::Policy;
 use countersign::seal::Sealer;
 use countersign::state::{CallState, State};
@@ -408,4 +408,58 @@ async fn i11_x22_no_failing_store_call_lets_it_run_over_something_else() {
             assert!(found.state != State::Denied);
         }
     }
+}
+
+/// A call with a snapshot is started after the decision, so another process may start it first. The decision's answer
+/// still has the outcome.
+#[tokio::test]
+async fn a7_a_decision_waits_for_a_call_that_another_process_started() {
+    let clock = Arc::new(ManualClock::at(Time::from_micros(1_794_000_000_000_000)));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(clock));
+    let policy = Arc::new(Policy::parse(CMS).unwrap());
+    let runs = Arc::<Mutex<Vec<&str>>>::default();
+    let page = || async { Outcome::succeeded(PAGE) };
+    let noted = runs.clone();
+    let others = Tools::default()
+        .with(ToolName::new("get_page").unwrap(), move |_| page())
+        .with(ToolName::new("delete_page").unwrap(), move |_| {
+            noted.lock().unwrap().push("other");
+            async {
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+                Outcome::succeeded("{}")
+            }
+        });
+    let other = Gate::new(store.clone(), policy.clone()).with_executor(Arc::new(others));
+    let reads = Arc::<std::sync::atomic::AtomicUsize>::default();
+    let (noted, counted, looking) = (runs.clone(), reads.clone(), store.clone());
+    let tools = Tools::default()
+        .with(ToolName::new("get_page").unwrap(), move |_| {
+            let is_first = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+            let (other, store) = (other.clone(), looking.clone());
+            async move {
+                if !is_first {
+                    let approved = Filter {
+                        state: Some(State::Approved),
+                        ..Filter::default()
+                    };
+                    let released = store.list(&Tenant::single(), &approved).await.unwrap()[0].clone();
+                    tokio::spawn(async move { other.run_released(&Tenant::single(), released).await });
+                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                }
+                Outcome::succeeded(PAGE)
+            }
+        })
+        .with(ToolName::new("delete_page").unwrap(), move |_| {
+            noted.lock().unwrap().push("own");
+            async { Outcome::succeeded("{}") }
+        });
+    let gate = Gate::new(store, policy).with_executor(Arc::new(tools));
+    let submitted = gate.submit(submission(vec![call("delete_page", DELETE)])).await;
+    let approval = submitted.unwrap().approval.unwrap();
+    let resolved = gate
+        .decide_and_run(decision(&approval, alice(), Verdict::Approve))
+        .await
+        .unwrap();
+    assert_eq!(*runs.lock().unwrap(), ["other"]);
+    assert_eq!(resolved.approval.unwrap().calls[0].state, CallState::Succeeded);
 }
