@@ -29,6 +29,8 @@ use crate::wire::{
 
 /// Size at which a page ends, in bytes of arguments and results. The approval that reaches this size is the last one.
 pub const LARGEST_PAGE: usize = 1024 * 1024;
+/// Hint for a request that asks for something that only the full view has.
+const FULL_VIEW: &str = "leave `view` out, or set it to `full`";
 
 /// List approvals
 ///
@@ -78,7 +80,10 @@ pub async fn list(
 /// Lists approvals in the simple view. Calls that passed are left out, because nobody was asked.
 async fn list_simple(app: &App, caller: &Caller, mut query: ListQuery) -> Answer<Response> {
     if query.concerns == Some(true) {
-        return Err(ApiError::bad_request("`concerns` are only in the full view"));
+        return Err(ApiError::unclear(
+            "`concerns` are only in the full view",
+            FULL_VIEW,
+        ));
     }
     let wanted = match (query.status.as_deref(), &query.run_id) {
         (Some("all"), _) | (None, Some(_)) => None,
@@ -86,7 +91,10 @@ async fn list_simple(app: &App, caller: &Caller, mut query: ListQuery) -> Answer
         (Some(word), _) => {
             let words = ["pending", "approved", "rejected", "expired"];
             let known = words.into_iter().find(|known| *known == word);
-            let unknown = || ApiError::bad_request(format!("the simple view has no status `{word}`"));
+            let unknown = || {
+                let message = format!("the simple view has no status `{word}`");
+                ApiError::unclear(message, FULL_VIEW)
+            };
             Some(known.ok_or_else(unknown)?)
         }
     };
@@ -170,8 +178,9 @@ pub async fn get(
     let wants_more = query.concerns == Some(true) || query.events == Some(true);
     let is_simple = query.view == Some(View::Simple);
     if is_simple && wants_more {
-        return Err(ApiError::bad_request(
+        return Err(ApiError::unclear(
             "`concerns` and `events` are only in the full view",
+            FULL_VIEW,
         ));
     }
     if !is_simple && wait.is_none() && !wants_more {

@@ -16,7 +16,9 @@ use countersign::state::State;
 use countersign::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::make::partly_denied;
 use super::{ApprovalView, Moment, PageView, description, state};
@@ -86,7 +88,7 @@ pub struct SimplePageView {
 }
 
 /// An approval, in the view that was asked for.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 #[serde(untagged)]
 pub enum EitherView {
     /// All that is known of the approval.
@@ -96,13 +98,54 @@ pub enum EitherView {
 }
 
 /// A page of approvals, in the view that was asked for.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 #[serde(untagged)]
 pub enum EitherPageView {
     /// All that is known of the approvals.
     Full(PageView),
     /// The fields that clients of other services read.
     Simple(SimplePageView),
+}
+
+impl PartialSchema for EitherView {
+    fn schema() -> RefOr<Schema> {
+        any_of::<ApprovalView, SimpleApprovalView>("An approval, in the view that was asked for.")
+    }
+}
+
+impl ToSchema for EitherView {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        add_schema::<ApprovalView>(schemas);
+        add_schema::<SimpleApprovalView>(schemas);
+    }
+}
+
+impl PartialSchema for EitherPageView {
+    fn schema() -> RefOr<Schema> {
+        any_of::<PageView, SimplePageView>("A page of approvals, in the view that was asked for.")
+    }
+}
+
+impl ToSchema for EitherPageView {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        add_schema::<PageView>(schemas);
+        add_schema::<SimplePageView>(schemas);
+    }
+}
+
+/// Returns a schema that accepts either type. Not `oneOf`, which is what the derive macro makes of an untagged enum: an
+/// empty page is valid in both views.
+fn any_of<A: ToSchema, B: ToSchema>(description: &str) -> RefOr<Schema> {
+    AnyOfBuilder::new()
+        .item(Ref::from_schema_name(A::name()))
+        .item(Ref::from_schema_name(B::name()))
+        .description(Some(description))
+        .into()
+}
+
+fn add_schema<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+    schemas.push((T::name().into_owned(), T::schema()));
+    T::schemas(schemas);
 }
 
 /// Views of an approval, as the query parameter `view` names them.
