@@ -263,11 +263,10 @@ impl Backend {
         either!(self, backend => backend.wait(id, until, limit).await)
     }
 
-    /// Returns true if another process is likely to run the approved calls of this approval: a service that is alive,
-    /// or the gateway or coding agent that proposed them.
-    pub async fn has_runner(&self, approval: &ApprovalView) -> bool {
+    /// Returns true if a service uses the store, which may run approved calls.
+    pub async fn has_service(&self) -> bool {
         match self {
-            Backend::Local(backend) => approval.is_hosted() || backend.has_service().await,
+            Backend::Local(backend) => backend.has_service().await,
             Backend::Remote(_) => true,
         }
     }

@@ -28,7 +28,7 @@ const FEWEST_DIGITS: usize = 12;
 /// Time in which a running service usually starts an approved call.
 const START_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum time to wait for the result of a call that was started.
-const FINISH_WITHIN: Duration = Duration::from_secs(30);
+const FINISH_WITHIN: Duration = Duration::from_secs(10);
 
 pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> Result<Exit, Failure> {
     // Check the command line before touching the store.
@@ -130,12 +130,13 @@ async fn decide(
     Ok(Exit::Done)
 }
 
-/// Waits a moment for another process to run the calls that were just approved, and returns the approval after that. In
+/// Waits a moment for a service to run the calls that were just approved, and returns the approval after that. In
 /// JSON mode it does not wait, so that scripts are not delayed; they use `countersign wait --finished`. The decision is
 /// on record, so an error here is not reported: the approval is returned as it was.
 async fn wait_for_run(backend: &Backend, approval: ApprovalView, output: &mut Output) -> ApprovalView {
-    let is_left_to_run = approval.next_released().is_some();
-    if output.is_json || !is_left_to_run || !backend.has_runner(&approval).await {
+    // A gateway or coding agent shows the result itself, and its tools may take long.
+    let is_left_to_run = approval.next_released().is_some() && !approval.is_hosted();
+    if output.is_json || !is_left_to_run || !backend.has_service().await {
         return approval;
     }
     let id = approval.id;
