@@ -167,7 +167,8 @@ test("a model that calls again with `confirmed: true` after the yes does not run
   await chat.say("Publish the winter hours post");
   await chat.say("yes");
   assert.deepEqual(cms.ran, [{ tool: "cms_publishPost", bytes: '{"postSlug":"hours"}' }]);
-  assert.match(chat.toldLast(), /"requiresConfirmation":true/);
+  // The call refers to what the person approved, so it gets that result and no second card.
+  assert.match(chat.toldLast(), /"status":"succeeded"/);
 });
 
 test("every tool of the source waits", async () => {
@@ -195,9 +196,14 @@ test("anything but a yes runs nothing, and goes on to the model", async () => {
     { calls: [["cms_deletePage", { slug: "about" }]] },
     { text: "Are you sure?" },
     { text: "You have six pages." },
+    { text: "You have two posts." },
   ]);
   await chat.say("Delete the about page");
-  assert.match(await chat.say("how many pages do we have?"), /^Cancelled.*You have six pages\.$/s);
+  // A question keeps the card, and so does the first message about something else.
+  const kept = await chat.say("how many pages do we have?");
+  assert.match(kept, /You have six pages\./);
+  assert.match(kept, /Delete page “About Us”/);
+  assert.match(await chat.say("show me the posts"), /You have two posts\./);
   assert.deepEqual(cms.ran, []);
 });
 
