@@ -28,6 +28,8 @@ const PAGES: &[(&str, &str, bool)] = &[
     ("GET", "/", true),
     ("GET", "/approvals", false),
     ("GET", "/approvals/history", false),
+    ("GET", "/approvals/history.csv", false),
+    ("GET", "/approvals/history.jsonl", false),
     ("GET", "/approvals/{id}", false),
     ("POST", "/approvals/{id}/decision", false),
     ("GET", "/approvals/{id}/calls/{position}/arguments", false),

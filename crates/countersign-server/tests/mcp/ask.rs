@@ -59,12 +59,11 @@ fn the_person_at_the_client_can_approve_and_deny() {
     let call = client.begin("write", json!({"line": "x", "p\u{430}th": "y"}));
     let question = client.hear("elicitation/create");
     let message = question["params"]["message"].as_str().unwrap();
-    // X56: the message also contains what the summary omits, warnings and concerns.
+    // X56: the message also contains what the summary omits, and warnings.
     for part in [
         "Write x\n",
         "th: y\n",
         "warning: /p",
-        "look twice: ",
         "Tool peer/write, write, ",
     ] {
         assert!(message.contains(part), "`{part}` is missing from:\n{message}");
@@ -98,6 +97,11 @@ fn the_person_at_the_client_can_approve_and_deny() {
         assert_eq!(told["status"], status, "{result}");
     }
     assert_eq!(journal(&place).len(), 1);
+    // Concerns are in the message, too: this call was denied a moment ago.
+    client.begin("write", json!({"line": "denied", "how": {"action": "decline"}}));
+    let question = client.hear("elicitation/create");
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(message.contains("look twice: "), "{message}");
 }
 
 #[test]
