@@ -60,12 +60,7 @@ fn the_person_at_the_client_can_approve_and_deny() {
     let question = client.hear("elicitation/create");
     let message = question["params"]["message"].as_str().unwrap();
     // X56: the message also contains what the summary omits, and warnings.
-    for part in [
-        "Write x\n",
-        "th: y\n",
-        "warning: /p",
-        "Tool peer/write, write, ",
-    ] {
+    for part in ["Write x\n", "th: y\n", "warning: /p", "Tool peer/write, write, "] {
         assert!(message.contains(part), "`{part}` is missing from:\n{message}");
     }
     let decision = &question["params"]["requestedSchema"]["properties"]["decision"];
