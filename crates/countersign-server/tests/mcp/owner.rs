@@ -241,17 +241,20 @@ fn x77_a_server_that_keeps_nothing_takes_over_once_the_lease_has_lapsed() {
 fn x77_a_gateway_that_slept_finds_its_calls_ended_or_runs_them_itself() {
     for resume in [false, true] {
         let place = place();
-        let mut quick = vec!["--lease", "1s"];
+        let mut quick = vec!["--lease", "2s"];
         quick.extend(resume.then_some("--resume"));
         let (mut one, first) = browser(&place, &quick, "mail");
         let (_other, second) = browser(&place, &quick, "bank");
         let clicked = one.begin("click", json!({"button": 1}));
         let id = pending(&place);
         signal(&one, "-STOP");
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_millis(2500));
         // Without `resume`, the approval may already be withdrawn.
         place.run(&["approve", &id]);
-        std::thread::sleep(Duration::from_millis(3500));
+        match resume {
+            true => until("the other has run it", || clicks(&place).len() == 1),
+            false => std::thread::sleep(Duration::from_millis(3500)),
+        }
         signal(&one, "-CONT");
         let answer = one.answer(clicked);
         let ran = clicks(&place);
