@@ -2,8 +2,8 @@
 //!
 //! Input: an approval with the policy that declares its secrets (`make`), or JSON from another process. Output:
 //! camelCase JSON in which the arguments are kept byte for byte, or omitted if they contain secrets. The command line
-//! draws cards and lists only from this JSON, so they are the same for local and remote approvals.
-//! Not here: wording and layout for people.
+//! draws cards and lists only from this JSON, so they are the same for local and remote approvals. Wording and layout
+//! for people are in `output` and `inbox`.
 
 pub mod before;
 mod feed_event;
@@ -113,7 +113,7 @@ pub struct ApprovalView {
     pub now: Moment,
 }
 
-/// Approval given by one person.
+/// Approval given by one person, where several have to approve.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoteView {

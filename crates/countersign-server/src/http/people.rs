@@ -1,5 +1,4 @@
-//! `/v1/people`: the accounts of people, and the chat senders that stand for them. For credentials with the scope
-//! `admin` alone.
+//! `/v1/people`: the accounts of people, and the chat senders that stand for them. Requires the scope `admin`.
 //!
 //! Every change is written to the log, with the name of the credential that made it.
 
@@ -303,7 +302,7 @@ fn check_groups(groups: &[String]) -> Answer<()> {
     Ok(())
 }
 
-/// Writes a change to the log.
+/// Writes a change to the log, with the name of the caller's credential.
 fn note(caller: &Caller, person: &Person, what: &str) {
     tracing::info!(tenant = %caller.tenant, by = %caller.name, %person, "{what}");
 }

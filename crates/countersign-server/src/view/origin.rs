@@ -47,7 +47,7 @@ pub struct LeafView {
     /// Words of the message in which the value was found. Absent for secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
-    /// Detail that the tag does not tell, for people.
+    /// Further detail about the origin, for people. Absent if the tag says everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -22,7 +22,7 @@ pub struct TalkBody {
     pub calls: Option<Vec<u8>>,
     /// The `card` of the `held` event that the person saw last.
     pub after: Option<String>,
-    /// Id of the message. A repeated id counts once.
+    /// Id of the message, chosen by the client. A message whose id was already received has no further effect.
     pub message_id: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct SessionView {
     pub model: String,
     /// Messages, oldest first.
     pub messages: Vec<MessageView>,
-    /// Pending card.
+    /// The card that waits for a decision. Null if there is none.
     pub pending: Option<PromptView>,
     /// Value to send as `after` in the answer to the pending card.
     pub card: Option<String>,
@@ -72,7 +72,7 @@ pub struct MessageView {
     pub results: Vec<ResultView>,
 }
 
-/// Call of an agent. Its arguments are shown on the card, with secrets hidden.
+/// Call of an agent. The arguments are not included; they are on the card, with secrets hidden.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CalledView {
     /// Id that connects the call with its result.
@@ -109,7 +109,7 @@ pub struct HeldView {
     pub approval: ApprovalView,
 }
 
-/// Level and name under which a client's trace shows the event.
+/// Log level and name under which a client's trace shows the event.
 #[derive(Debug, Serialize)]
 pub struct Trace {
     pub level: &'static str,
@@ -135,7 +135,7 @@ pub struct ToolCallView<'a> {
 }
 
 impl<'a> ToolCallView<'a> {
-    /// Creates the data for a call.
+    /// Creates the event data for a call.
     pub fn new(id: &'a str, tool: &'a str) -> ToolCallView<'a> {
         ToolCallView {
             kind: "tool-call",
@@ -157,7 +157,7 @@ pub struct ToolResultView {
     /// `requiresConfirmation`.
     result: Box<RawValue>,
     is_error: bool,
-    /// Entry for the client's trace, if a person has to confirm the call first.
+    /// Trace entry that says that a person has to confirm the call first; otherwise `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<TraceEntry>,
 }
@@ -181,7 +181,7 @@ impl From<ResultView> for ToolResultView {
             tool_name: view.tool.clone(),
             summary: format!("{}: Confirmation required", view.tool),
         });
-        // The content of a held call is an object of ours, so a member can be put in front.
+        // The content of a held call is a JSON object made by this service, so a member can be inserted at its start.
         let content = match (view.requires_confirmation, view.content.strip_prefix('{')) {
             (true, Some(rest)) => format!(r#"{{"requiresConfirmation":true,{rest}"#),
             _ => view.content,
