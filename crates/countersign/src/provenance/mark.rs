@@ -63,7 +63,7 @@ pub struct Traced {
 const KEY: &str = "key:";
 
 impl Traced {
-    /// Builds the origin of a member name.
+    /// Creates the entry for a member name instead of a value. `pointer` is that of the member.
     #[cfg(feature = "provenance")]
     pub(super) fn key(pointer: &str, mark: Mark) -> Traced {
         let pointer = format!("{KEY}{pointer}");

@@ -51,7 +51,7 @@ pub(super) struct Tables {
     known: Vec<u64>,
     tags: HashMap<&'static str, usize>,
     locales: HashMap<String, Locale>,
-    /// For each whole reply: true if it means yes in some locale, true if it means no in some.
+    /// For each whole reply, two flags: whether it means yes in some locale, and whether it means no in some locale.
     anywhere: HashMap<String, (bool, bool)>,
     longest_phrase: usize,
 }

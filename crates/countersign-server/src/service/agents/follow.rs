@@ -16,8 +16,9 @@ use crate::service::Service;
 
 /// Maximum number of bytes of arguments and results that are read to find cards that ended earlier.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// Delay before this node continues a conversation after a reply or a pressed button that another node received.
-/// Normally the other node continues the conversation; this one does so only if the other has crashed.
+/// Delay before a conversation is continued after a reply or a pressed button. Normally the node that received the
+/// reply has continued the conversation by then, and nothing is left to do; if that node has crashed, another one takes
+/// over.
 const HEARD_WITHIN: Duration = Duration::from_secs(3);
 /// Pause before the feed is followed again after it was lost.
 const AGAIN: Duration = Duration::from_secs(1);

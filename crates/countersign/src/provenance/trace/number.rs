@@ -66,7 +66,8 @@ pub(super) fn number_matches(text: &str) -> Vec<NumberMatch> {
     found
 }
 
-/// Parses a value that is a number, as JSON or a tool writes it: `1200.50`, `$1,200`, `1e3`.
+/// Parses a value that consists of a number, in the notation of JSON or of tools: `1200.50`, `$1,200`, `1e3`. `None` if
+/// it is not a number.
 pub(super) fn value(text: &str) -> Option<Decimal> {
     let bare = text.trim();
     let bare = bare.trim_matches(|c: char| "$€£¥₹ ".contains(c));

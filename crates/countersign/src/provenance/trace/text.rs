@@ -1,8 +1,8 @@
 //! A text to search, and the rules for finding a value in it.
 //!
-//! Input: a text and a value. Output: the place where the whole value occurs in the text, if it does.
-//! Not here: fuzzy matching. A match is exact after folding. Invisible characters are not ignored, so a value that
-//! contains one differs from the value without it.
+//! Input: a text and a value. Output: the place where the whole value occurs in the text, if it does. A match is exact
+//! after folding, never fuzzy. Invisible characters are not ignored, so a value that contains one differs from the
+//! value without it.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -269,7 +269,7 @@ pub(super) fn without_escapes(text: &str) -> Option<String> {
         let mut characters = escape.chars();
         match characters.next() {
             Some('n' | 'r' | 't') => plain.push(' '),
-            // A folded line continues at the next character that is not a blank.
+            // A folded line continues at the next character that is not whitespace.
             Some('\n') => {
                 rest = characters.as_str().trim_start();
                 continue;
