@@ -1,7 +1,7 @@
 //! A world: its data in one SQLite file, and the executor that changes the data.
 //!
-//! Input: permits. Output: outcomes. Each change is atomic, and happens once per call id.
-//! Not here: the tools themselves (in each world's folder), and who may call them (in its policy).
+//! Input: permits. Output: outcomes. Each change is atomic, and happens once per call id. The tools themselves are in
+//! each world's folder; the policy says who may approve their calls.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

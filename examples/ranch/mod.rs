@@ -109,7 +109,7 @@ fn restore(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "restaurados": potreros.len() }))
 }
 
-/// Removes case and accents, because people type `padron`.
+/// Removes case and accents, because people often type names without accents.
 fn folded(text: &str) -> String {
     let plain = |letter: char| match letter {
         'á' => 'a',

@@ -278,7 +278,7 @@ impl GatedTools {
         }
     }
 
-    /// Records the request as succeeded. An approval of a mere request has nothing to run.
+    /// Records the request as succeeded. An approved request has no call to run, so it ends at once.
     async fn record_finished(&self, approval: &Approval) -> Result<(), CallError> {
         let tenant = &self.submission.tenant;
         let call = CallId {

@@ -1,7 +1,7 @@
 //! Tool definitions: a name, a description and a JSON Schema, as written in the agent's file.
 //!
-//! Input: the text of a `tools.json`. Output: definitions with a compiled schema and a hash. Not here:
-//! running tools. That takes a permit, which only the gate can make.
+//! Input: the text of a `tools.json`. Output: definitions with a compiled schema and a hash. Tools are not run here:
+//! that takes a permit, which only the gate can make.
 
 use std::sync::Arc;
 

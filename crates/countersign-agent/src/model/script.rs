@@ -296,7 +296,7 @@ impl Rule {
 }
 
 impl Call {
-    /// Returns the elements of the list `each`, one call being made per element. Without `each`, returns a single
+    /// Returns the elements of the list `each`, for each of which one call is made. Without `each`, returns a single
     /// `None`.
     fn items(
         &self,
@@ -311,7 +311,7 @@ impl Call {
     }
 }
 
-/// Splits a text into words, to be sent one at a time as a model would.
+/// Splits a text into words, so that it is streamed in pieces as a model's answer is.
 fn word_parts(text: &str) -> Vec<AnswerPart> {
     text.split_inclusive(' ')
         .map(|piece| AnswerPart::Text(piece.to_owned()))

@@ -51,15 +51,16 @@ pub enum UndoProblem {
 }
 
 impl Policy {
-    /// Returns what each argument of a tool's undo is made from: its JSON pointer, and names such as `args.id`.
+    /// Returns the variables from which each argument of a tool's undo is built: the JSON pointer of the argument, and
+    /// names such as `args.id`.
     pub(crate) fn undo_sources(&self, tool: &str) -> Vec<(String, Vec<String>)> {
         let undo = self.tools.get(tool).and_then(|tool| tool.undo.as_ref());
         undo.map(|undo| undo.0.sources()).unwrap_or_default()
     }
 
     /// Returns the provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a
-    /// value taken from the call's arguments keeps the mark that it has in the call. `None` if the call has no marks to
-    /// keep: the undo's values are then those of a call that was not traced either.
+    /// value taken from the call's arguments keeps the mark that it has in the call. `None` if the call was not traced
+    /// and so has no marks to keep.
     pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Option<Provenance> {
         let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {
