@@ -45,8 +45,8 @@ struct Card {
 }
 
 impl Typing {
-    /// Sets the current card and its number of calls. `by_itself` is true if nothing that the person did here caused
-    /// the card.
+    /// Sets the current card and its number of calls. `by_itself` is true if the card was not caused by an action of
+    /// the person at this terminal.
     pub fn card(&self, numbered: usize, by_itself: bool) {
         let mut state = self.state();
         let now = Instant::now();

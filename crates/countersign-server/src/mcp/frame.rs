@@ -110,7 +110,7 @@ impl Id {
 }
 
 impl Frame {
-    /// Parses a message from a client or a server, strictly.
+    /// Parses a message from a client or a server. Anything that two parsers might read differently is rejected.
     pub fn read(bytes: Bytes) -> Result<Frame, Bad> {
         match strictly(&bytes) {
             Ok(()) => Frame::again(OneLine::new(bytes.clone())).map_err(|problem| Bad::new(problem, bytes)),

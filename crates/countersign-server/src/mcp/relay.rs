@@ -108,8 +108,8 @@ pub struct InFlightCall {
     pub back: Back,
     /// Cancelled when the client no longer wants an answer.
     pub cancelled: CancellationToken,
-    /// Whether the answer is to tell the client at once to ask a person: the tool declares an argument `confirmed`, and
-    /// the call does not set it.
+    /// Whether the client is to be told at once to ask a person: the tool declares an argument `confirmed`, and the
+    /// call does not set it.
     pub asks_first: bool,
 }
 

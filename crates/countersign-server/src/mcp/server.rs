@@ -81,7 +81,7 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// Returns the reason without its kind.
+    /// Returns the reason as text, whatever its kind.
     pub fn why(self) -> String {
         match self {
             Lost::NotSent(why) | Lost::Refused(why) | Lost::Unknown(why) => why,
@@ -425,7 +425,7 @@ fn is_in_our_name(frame: &Frame) -> bool {
     }
 }
 
-/// Forgets a request of the gateway when dropped, because the caller no longer waits for the answer.
+/// Guard that removes a request of the gateway when dropped, because the caller no longer waits for the answer.
 struct Forget<'s> {
     server: &'s Server,
     id: Id,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use countersign::effect::{Effect, Risk};
 
-/// Default time for which a call is held open: shorter than the fixed request timeouts of known clients, except the
-/// shortest.
+/// Default time for which a call is held open. Shorter than the fixed request timeouts of known clients, except for the
+/// shortest of them.
 pub const HOLD: Duration = Duration::from_secs(45);
 
 /// Default time without a request after which an HTTP session and its server are ended.

@@ -60,7 +60,7 @@ impl Policy {
 
     /// Returns the provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a
     /// value taken from the call's arguments keeps the mark that it has in the call. `None` if the call was not traced
-    /// and so has no marks to keep.
+    /// and the origin of some value is therefore unknown.
     pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Option<Provenance> {
         let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {
