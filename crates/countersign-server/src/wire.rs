@@ -22,7 +22,7 @@ use crate::view::{ApprovalView, Moment, View, WorkingFolderView};
 )]
 pub struct Name(#[expect(dead_code, reason = "only its description is used")] String);
 
-/// Idempotency key. Repeating a request with the same key has no further effect.
+/// Idempotency key: a text chosen by the client. Repeating a request with the same key has no further effect.
 #[derive(ToSchema)]
 #[schema(pattern = "^[!-~]{1,256}$")]
 pub struct IdempotencyKey(#[expect(dead_code, reason = "only its description is used")] String);
@@ -152,7 +152,7 @@ pub struct RulingView {
     /// What a held call would do, as a question for the person. Absent for any other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The same, as a list without a question. Absent for any other call.
+    /// The same content as `message`, as a list without a question. Absent for any other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<String>>,
 }
@@ -170,8 +170,8 @@ pub struct Ask {
     /// Tool to call.
     #[schema(pattern = "^[A-Za-z0-9_./:-]{1,128}$")]
     pub tool_name: String,
-    /// Arguments of the call, byte for byte. Without them, a person is asked for leave to use the tool, and nothing runs
-    /// when that is approved.
+    /// Arguments of the call, byte for byte. Without them, a person is asked for permission to use the tool, and
+    /// nothing runs when that is approved.
     #[schema(value_type = Option<Object>)]
     pub tool_arguments: Option<Box<RawValue>>,
     /// `low`, `medium`, `high` or `critical`. Can raise the policy's risk level, but not lower it.
@@ -260,7 +260,7 @@ pub struct ListQuery {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetQuery {
-    /// Maximum time to wait for the decision, such as `30s` or `2m`.
+    /// Maximum time to wait for the decision, such as `30s` or `2m`. Without it, the response is immediate.
     #[param(pattern = "^([0-9]{1,6}|([0-9]{1,6}(ms|s|m|h|d))+)$")]
     pub wait: Option<String>,
     /// `decided` (the default), or `finished`: also wait until all calls have run or can no longer run.

@@ -113,7 +113,7 @@ pub fn quoting(sentence: &str) -> String {
     }
 }
 
-/// Starts untrusted text that comes in pieces.
+/// Returns the mark that starts untrusted text which comes in pieces.
 pub fn begin() -> String {
     BEGIN.to_string()
 }
@@ -125,7 +125,7 @@ pub fn piece(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Ends untrusted text that came in pieces.
+/// Returns the mark that ends untrusted text which came in pieces.
 pub fn end() -> String {
     END.to_string()
 }

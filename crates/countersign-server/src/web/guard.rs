@@ -70,7 +70,7 @@ pub struct HostGuard {
 }
 
 type Answered = Result<Response, Infallible>;
-/// Answer to a request that is not from an allowed other origin.
+/// Future of the response to a request that does not come from an allowed other origin.
 type OwnAnswer = Map<Either<RouteFuture<Infallible>, Ready<Answered>>, fn(Answered) -> Answered>;
 
 impl HostGuard {
