@@ -56,7 +56,7 @@ impl Default for Limits {
 pub struct Malformed {
     /// Offset of the first byte that cannot be accepted.
     pub at: usize,
-    /// Reason why the text is not accepted at that position.
+    /// Reason for the rejection.
     pub reason: Reason,
 }
 

@@ -236,7 +236,7 @@ fn superseded_so(approval: &Approval, events: &[Event]) -> bool {
     told == approval.superseded_by
 }
 
-/// Information in the history about a call's result.
+/// What the history records about a call's result.
 #[derive(Clone, Copy)]
 enum ToldResult {
     /// The call has no result.
@@ -314,7 +314,7 @@ fn passed_so(approval: &Approval, events: &[Event]) -> bool {
     pass.number == 2 && is_of_this && is_by_the_gate && approval.calls.len() == 1 && passes.next().is_none()
 }
 
-/// Returns true if the content was erased exactly when the history records an erasure.
+/// Returns true if the content is erased and the history records an erasure, or if neither is the case.
 fn erased_so(approval: &Approval, events: &[Event]) -> bool {
     let mut erased = events.iter().filter(|event| event.what == EventKind::Erased);
     let first = erased.next().map(|event| event.at);

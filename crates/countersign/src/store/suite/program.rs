@@ -87,7 +87,7 @@ pub enum Step {
     Advance(Pause),
 }
 
-/// The version sent with an entry.
+/// Which version a step sends with an entry.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Version {
@@ -147,7 +147,7 @@ pub enum Over {
     All,
 }
 
-/// How the page is read again before a start.
+/// Result of reading the page again before a start.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Look {
