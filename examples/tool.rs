@@ -36,7 +36,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Creates a [`Fault::Said`].
+    /// Creates an error with a message for people.
     pub fn said(reason: impl Into<String>) -> Fault {
         Fault::Said(reason.into())
     }

@@ -49,7 +49,8 @@ type Shared = Arc<Mutex<Change>>;
 struct WaiterSlot(Shared);
 
 impl WaiterSlot {
-    /// Stores a change and returns the waker to call; `None` if no task is waiting or the change is not newer.
+    /// Stores a change and returns the waker to call. `None` if no task is waiting, or if a newer change was stored
+    /// before.
     fn notify(&self, approval: &SharedApproval) -> Option<Waker> {
         let mut change = lock(&self.0);
         if approval.version < change.version {

@@ -43,7 +43,7 @@ const NOTIFICATION: &str = "notifications/";
 /// Channel for messages to the client.
 pub type Back = mpsc::Sender<OneLine>;
 
-/// Disposition of a message from the client.
+/// What to do with a message from the client, once it has been handled.
 pub enum Next<T = OneLine> {
     /// Send this to the server.
     Send(T),

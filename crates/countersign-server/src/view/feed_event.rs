@@ -18,7 +18,7 @@ pub struct FeedEventView {
     /// Number of the event in the approval's history.
     pub number: u32,
     pub at: Moment,
-    /// Actor that caused the event.
+    /// Actor that caused the event, such as `agent:crm` or `person:alice`.
     pub by: String,
     /// Agent that proposed the approval.
     pub agent_name: String,

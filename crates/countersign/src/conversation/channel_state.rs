@@ -21,7 +21,7 @@ const LASTS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Maximum number of attempts to write the state when other writers are faster.
 const MOST_TRIES: usize = 32;
 
-/// State of a channel.
+/// State of a channel that the store keeps between messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelState {
     /// The last card shown; `None` if there is none, or if something else was sent since.

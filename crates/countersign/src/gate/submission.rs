@@ -26,7 +26,7 @@ pub struct Submission {
     pub tenant: Tenant,
     /// The submitting agent.
     pub agent: Agent,
-    /// The credential that the agent used.
+    /// Holder of the credential with which the agent submits.
     pub requester: Person,
     /// The person for whom the agent acts, if known.
     pub on_behalf_of: Option<Person>,

@@ -26,9 +26,9 @@ const RICH: [(&str, &str); 14] = [
     ("zh yue", include_str!("tables/chinese.txt")),
 ];
 
-/// Short tables of further languages, each after a line `@ tag tag`.
+/// Tables of languages with few phrases. Each table follows a line `@ TAG …` with the tags of its language.
 const SHORT: &str = include_str!("tables/others.txt");
-/// Phrases that look like a yes but are none, for each language after a line `@ tag`.
+/// Phrases that look like a yes but are none. Those of each language follow a line `@ TAG`.
 const DOUBTS: &str = include_str!("tables/doubts.txt");
 const UNIVERSAL: &str = include_str!("tables/universal.txt");
 /// Yes and no words of locales; see the comment in the file.

@@ -157,7 +157,7 @@ pub struct ToolResultView {
     /// `requiresConfirmation`.
     result: Box<RawValue>,
     is_error: bool,
-    /// Trace entry that says that a person has to confirm the call first; otherwise `None`.
+    /// Entry for the client's trace. `None` unless a person has to confirm the call first.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<TraceEntry>,
 }

@@ -16,7 +16,7 @@ use crate::hash::Hash;
 pub use interpreter::{run, run_on_all};
 pub use make::programs;
 
-/// A sequence of steps.
+/// A random test program: a sequence of steps to run on a store.
 #[derive(Clone, Debug)]
 pub struct Program(pub Vec<Step>);
 
