@@ -37,7 +37,7 @@ pub struct ProviderSettings {
     pub url: String,
     /// API key, if the provider needs one.
     pub key: Option<ApiKey>,
-    /// Model to use for all roles, instead of those that the file names.
+    /// Model to use for all roles; `None` for those that the file names.
     pub model: Option<String>,
     /// Proxy through which the provider is reached, if any.
     pub proxy: Option<Proxy>,

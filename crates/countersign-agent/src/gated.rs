@@ -69,7 +69,7 @@ pub struct GatedTools {
 pub struct GrantedApproval {
     /// Comment of the person who approved, if they wrote one.
     pub comment: Option<String>,
-    /// Person who approved.
+    /// Person who approved. `None` if that is not on record.
     pub by: Option<Person>,
     /// Id of the approval.
     pub approval: ApprovalId,

@@ -126,7 +126,7 @@ impl ShellWords {
 struct Reader {
     words: Vec<String>,
     word: String,
-    /// Length of the word up to the end of its first `=` outside quotes.
+    /// Length of the word up to the end of its first `=` outside quotes; `None` if there is none.
     value_at: Option<usize>,
     /// True if the word has an opening brace outside quotes.
     has_brace: bool,

@@ -44,7 +44,7 @@ struct Change {
 
 type Shared = Arc<Mutex<Change>>;
 
-/// The hub's side of a waiter.
+/// Handle by which the hub notifies a waiter. Dropping it tells the waiter that the store is gone.
 #[derive(Debug)]
 struct WaiterSlot(Shared);
 

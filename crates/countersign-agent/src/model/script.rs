@@ -73,14 +73,14 @@ struct RuleSection {
     after: Option<String>,
     /// Statuses that the call of the tool in `after` may have; any status if absent.
     status: Option<OneOrMany>,
-    /// Jinja expression that has to be true.
+    /// Jinja expression that has to be true for the rule to match. Optional.
     #[serde(rename = "if")]
     condition: Option<String>,
-    /// Template of the text to say.
+    /// Template of the text to say. No text if absent.
     say: Option<String>,
     #[serde(default)]
     call: Vec<CallSection>,
-    /// Error to fail with, in order to test how callers handle it.
+    /// Error to fail with instead of answering, in order to test how callers handle it. Optional.
     fail: Option<String>,
 }
 

@@ -11,8 +11,8 @@ use super::line::Button;
 /// Delay before a key can answer a card that appeared on its own, as in the inbox.
 const LOOK_FIRST: Duration = Duration::from_millis(800);
 
-/// What the person is typing and which card is shown. Shared by the line editor and the conversation; clones refer to
-/// the same state.
+/// Text that the person is typing, and the card that is shown. Shared by the line editor and the conversation; clones
+/// refer to the same state.
 #[derive(Clone, Default)]
 pub struct Typing(Arc<Mutex<State>>);
 

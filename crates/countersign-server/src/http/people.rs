@@ -55,7 +55,7 @@ pub struct PeopleView {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PeopleQuery {
-    /// Cursor: the `next` of the previous page.
+    /// Cursor: the `next` of the previous page. Absent for the first page.
     pub cursor: Option<String>,
     /// Maximum number of people, 1 to 500; default 50.
     #[param(minimum = 1, maximum = 500)]

@@ -38,7 +38,7 @@ pub struct ToolCall {
     pub says: Says,
     /// `requestState`: the opaque state of an earlier `input_required` result, if the client continues that call.
     pub state: Option<String>,
-    /// `inputResponses`: the client's answers to the questions of an `input_required` result, as JSON.
+    /// `inputResponses`: the client's answers to the questions of an `input_required` result, as JSON, if it sent any.
     pub answers: Option<String>,
     /// Whether the client asks for a task with the `task` parameter, which protocol versions before 2026-07-28 have.
     pub wants_task: bool,

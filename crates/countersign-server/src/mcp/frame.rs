@@ -32,13 +32,13 @@ pub struct Frame {
     pub line: OneLine,
     /// Request, notification or response.
     pub kind: Kind,
-    /// Byte range of the id in `line`.
+    /// Byte range of the id in `line`; `None` if the message has no id.
     pub id: Option<Range<usize>>,
-    /// Byte range of the parameters in `line`.
+    /// Byte range of the parameters in `line`; `None` if the message has none.
     pub params: Option<Range<usize>>,
-    /// Byte range of the result in `line`.
+    /// Byte range of the result in `line`; `None` if the message has none.
     pub result: Option<Range<usize>>,
-    /// Byte range of the error in `line`.
+    /// Byte range of the error in `line`; `None` if the message has none.
     pub error: Option<Range<usize>>,
 }
 

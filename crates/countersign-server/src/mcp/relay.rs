@@ -43,7 +43,7 @@ const NOTIFICATION: &str = "notifications/";
 /// Channel for messages to the client.
 pub type Back = mpsc::Sender<OneLine>;
 
-/// What to do with a message from the client, once it has been handled.
+/// Next step for a message from the client.
 pub enum Next<T = OneLine> {
     /// Send this to the server.
     Send(T),
@@ -129,7 +129,7 @@ pub struct Who {
     pub is_named: bool,
     /// The caller's credential, or the person who started the process.
     pub requester: Person,
-    /// Person the caller acts for.
+    /// Person for whom the caller acts, if any.
     pub on_behalf_of: Option<Person>,
     /// The person at the client, as a decider; `None` if that person is not known.
     pub decider: Option<Decider>,

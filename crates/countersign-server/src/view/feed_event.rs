@@ -22,7 +22,7 @@ pub struct FeedEventView {
     pub by: String,
     /// Agent that proposed the approval.
     pub agent_name: String,
-    /// Channel that the approval was proposed in.
+    /// Channel in which the approval was proposed, if any.
     pub channel: Option<String>,
     /// The approval's state when the event was read. May be newer than the event.
     pub status: State,

@@ -44,7 +44,7 @@ pub struct SimpleApprovalView {
     pub tool_arguments: Box<RawValue>,
     #[schema(value_type = String)]
     pub risk_level: Risk,
-    /// Description given by the requester. Not checked.
+    /// Description given by the requester, if any. Not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// `pending`, `approved`, `rejected` or `expired`. An approval that was superseded or withdrawn is `expired`.
@@ -60,10 +60,10 @@ pub struct SimpleApprovalView {
     #[schema(value_type = Option<String>)]
     pub decided_at: Option<Moment>,
     pub requested_by: String,
-    /// Person who decided, according to the credential.
+    /// Person who decided, according to the credential. Absent if nobody has decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// Name that the request claimed in `decidedBy`. Not checked.
+    /// Name that the decision's request claimed in `decidedBy`, if any. Not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
     /// True if a person approved some of the calls and denied others.

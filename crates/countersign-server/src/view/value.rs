@@ -19,10 +19,11 @@ const LONGEST: usize = 1_000;
 pub struct ValueView {
     /// JSON pointer of the value, escaped.
     pub pointer: String,
-    /// Pointer for people: a member name that could be read as an index, or seem to end early, is quoted.
+    /// Pointer for people: a member name that could be mistaken for an index, or seem to end early, is quoted. Absent
+    /// from older servers.
     #[serde(default)]
     pub name: Option<String>,
-    /// JSON type of the value.
+    /// JSON type of the value. Absent from older servers.
     #[serde(default, rename = "type")]
     #[schema(value_type = Option<ValueType>)]
     pub kind: Option<Kind>,

@@ -32,7 +32,7 @@ pub struct History<'h> {
     sizes: Vec<(ApprovalId, usize)>,
     /// All approvals, by channel.
     in_channels: HashMap<&'h Channel, Vec<&'h Approval>>,
-    /// The first approval that came with the person's conversation.
+    /// The first approval that came with the person's conversation; `None` if none did.
     first_told: Option<ApprovalId>,
     looked_at: Option<usize>,
     is_secret: &'h dyn Fn(&Call, &str) -> bool,

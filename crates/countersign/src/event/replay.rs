@@ -236,7 +236,7 @@ fn superseded_so(approval: &Approval, events: &[Event]) -> bool {
     told == approval.superseded_by
 }
 
-/// What the history records about a call's result.
+/// Information about a call's result in the history.
 #[derive(Clone, Copy)]
 enum ToldResult {
     /// The call has no result.

@@ -32,13 +32,13 @@ pub struct Submission {
     pub on_behalf_of: Option<Person>,
     /// The channel, if any. A channel has at most one pending approval.
     pub channel: Option<Channel>,
-    /// The agent's run, by which related approvals can be listed.
+    /// The agent's run, if any, by which related approvals can be listed.
     pub run: Option<Run>,
-    /// The agent's session, recorded with the approval.
+    /// The agent's session, if any, recorded with the approval.
     pub session: Option<Session>,
-    /// The agent's own explanation, which is shown separately and marked as the agent's claim.
+    /// The agent's own explanation, if any, which is shown separately and marked as the agent's claim.
     pub claim: Option<String>,
-    /// Idempotency key: a submission with the same key is a retry, and proposes nothing new.
+    /// Idempotency key, if any: a submission with the same key is a retry, and proposes nothing new.
     pub key: Option<Key>,
     /// The conversation so far, used to trace where values came from. Without it, their origin is unknown. A
     /// conversation that the agent itself reports can only make rulings stricter; see [`VouchedConversation`].

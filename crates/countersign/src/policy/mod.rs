@@ -255,7 +255,7 @@ struct Tool {
     /// Arguments that name files; `None` if the tool's calls are not checked for sensitive places.
     places: Option<Places>,
     deny: Option<Condition>,
-    /// The operator's explanation of what `deny` forbids, which the agent gets.
+    /// The operator's explanation of what `deny` forbids, which the agent gets; `None` for a generated one.
     deny_reason: Option<String>,
     raise_risk: Option<Condition>,
     ttl: Option<Duration>,

@@ -29,7 +29,7 @@ pub enum Message {
     Person {
         /// Text of the message.
         text: String,
-        /// Time of the message, needed to resolve words such as "tomorrow".
+        /// Time of the message, needed to resolve words such as "tomorrow". If `None`, such words are not resolved.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Time>,
     },

@@ -14,15 +14,17 @@ use crate::wire::PromptView;
 pub struct TalkBody {
     /// Session to continue; a new one if absent.
     pub session: Option<String>,
-    /// Text of the person's message.
+    /// Text of the person's message, at most 16 KiB. Either `text` or `button` is required.
     pub text: Option<String>,
-    /// Payload of a pressed button, instead of text: `approve` or `deny` of a `held` event.
+    /// Payload of a pressed button: `approve` or `deny` of a `held` event. Either `text` or `button` is required.
     pub button: Option<String>,
-    /// Positions of the calls to approve, counted from 1, with the `approve` button of a card with several calls.
+    /// Positions of the calls to approve, counted from 1, with the `approve` button of a card with several calls. All
+    /// calls if absent.
     pub calls: Option<Vec<u8>>,
-    /// The `card` of the `held` event that the person saw last.
+    /// The `card` of the `held` event that the person saw last. If absent, a yes decides nothing.
     pub after: Option<String>,
-    /// Id of the message, chosen by the client. A message whose id was already received has no further effect.
+    /// Id of the message, chosen by the client. A message whose id was already received has no further effect. Random
+    /// if absent.
     pub message_id: Option<String>,
 }
 
@@ -51,7 +53,7 @@ pub struct SessionView {
     pub messages: Vec<MessageView>,
     /// The card that waits for a decision. Null if there is none.
     pub pending: Option<PromptView>,
-    /// Value to send as `after` in the answer to the pending card.
+    /// Value to send as `after` in the answer to the pending card. Null if no card is pending.
     pub card: Option<String>,
 }
 
@@ -61,13 +63,13 @@ pub struct SessionView {
 pub struct MessageView {
     /// `person`, `reply` (a person's answer to a card), `agent`, `results` or `channel`.
     pub role: &'static str,
-    /// Text of the message.
+    /// Text of the message. Absent if there is none, as for `results`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Calls that the agent made.
+    /// Calls that the agent made. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CalledView>,
-    /// Results of the agent's calls.
+    /// Results of the agent's calls. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ResultView>,
 }

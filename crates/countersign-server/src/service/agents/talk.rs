@@ -66,7 +66,7 @@ pub enum PersonAction {
         text: String,
         /// Id of the message; a message that is sent twice is handled once.
         id: Key,
-        /// Key of the card that the person had on the screen.
+        /// Key of the card that the person had on the screen; `None` if there was none.
         after: Option<Key>,
     },
     /// A press of a card's button.

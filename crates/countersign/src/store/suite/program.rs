@@ -87,7 +87,7 @@ pub enum Step {
     Advance(Pause),
 }
 
-/// Which version a step sends with an entry.
+/// Version that a step sends with an entry.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Version {
