@@ -54,10 +54,10 @@ impl Setup {
 /// Reason why a world cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file belongs to another program or world, and was not changed.
+    /// The file belongs to another program or world than this one, and was not changed.
     #[error("this file is not a `{0}` world\nhint: name another file; one that is not there is made")]
     Foreign(&'static str),
-    /// SQLite failed.
+    /// SQLite failed with this message.
     #[error("the file cannot be used: {0}")]
     Failed(String),
 }

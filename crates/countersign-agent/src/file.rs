@@ -46,7 +46,7 @@ pub struct ProviderSettings {
 /// Error in an agent's files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAgent {
-    /// `agent.toml` is not valid TOML or has unknown or missing fields.
+    /// `agent.toml` is not valid TOML or has unknown or missing fields; with the parser's message.
     #[error("the agent cannot be read: {0}")]
     Unreadable(String),
     /// `tools.json` is invalid.
@@ -55,7 +55,7 @@ pub enum BadAgent {
     /// `script.toml` is invalid.
     #[error(transparent)]
     Script(#[from] BadScript),
-    /// The agent's name is not allowed.
+    /// The agent's name is not allowed; with the reason.
     #[error("{0}")]
     Name(String),
     /// A specialist, the orchestrator or the evaluator is invalid; with its name and the problem.

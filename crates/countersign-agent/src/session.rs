@@ -81,7 +81,7 @@ pub enum SessionError {
     /// The session has reached [`MOST_ENTRIES`].
     #[error("this session has become too long")]
     TooLong,
-    /// A stored entry cannot be parsed.
+    /// A stored entry cannot be parsed; with the reason.
     #[error("this session cannot be read: {0}")]
     Unreadable(String),
 }

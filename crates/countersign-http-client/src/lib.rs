@@ -101,9 +101,9 @@ pub struct Response {
 /// Reason why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// The request was not sent, so nothing can have happened.
+    /// The request was not sent, for the given reason, so nothing can have happened.
     NotSent(String),
-    /// The request was sent, or may have been; its effect is unknown.
+    /// The request was sent, or may have been; its effect is unknown, for the given reason.
     Unknown(String),
 }
 

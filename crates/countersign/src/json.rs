@@ -60,7 +60,7 @@ pub struct Malformed {
     pub reason: Reason,
 }
 
-/// Reason for rejecting JSON text.
+/// Reason for rejecting JSON text. A number is the limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {

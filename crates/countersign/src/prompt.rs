@@ -316,7 +316,7 @@ impl Pressed {
     }
 }
 
-/// Compares two proofs in constant time, so that the time reveals nothing about the expected one.
+/// Returns true if two proofs are equal. Takes constant time, so that the time reveals nothing about the expected one.
 fn is_same(expected: &str, given: &str) -> bool {
     let pairs = expected.bytes().zip(given.bytes());
     expected.len() == given.len() && pairs.fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

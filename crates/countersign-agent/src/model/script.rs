@@ -47,10 +47,10 @@ struct Rules {
 /// Error in a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadScript {
-    /// The file is not valid TOML or has unknown fields.
+    /// The file is not valid TOML or has unknown fields; with the parser's message.
     #[error("the script cannot be read: {0}")]
     Unreadable(String),
-    /// A rule is invalid; with its number, counted from 1.
+    /// A rule is invalid; with its number, counted from 1, and the problem.
     #[error("rule {0} of the script: {1}")]
     Rule(usize, String),
 }

@@ -104,7 +104,7 @@ impl SubmittedFields {
     }
 
     /// Returns an idempotency key: the hash of all fields except those that name the page. A form that is sent twice is
-    /// one decision.
+    /// one decision. Never `None` in practice, because a hash is a valid key.
     fn key(&self) -> Option<Key> {
         let mut fields: Vec<_> = self
             .0

@@ -71,12 +71,12 @@ pub struct Gone;
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The request was not sent: no connection, or its time limit was over.
+    /// The request was not sent: no connection, or its time limit was over. The text is the reason.
     NotSent(String),
     /// The request was sent and answered with an HTTP error status in place of a message. The server may have acted on
     /// it before, or a proxy in between may have answered.
     Refused(String),
-    /// The request was or may have been sent, and its answer is missing or cannot be read.
+    /// The request was or may have been sent, and its answer is missing or cannot be read. The text is the reason.
     Unknown(String),
 }
 

@@ -79,7 +79,8 @@ fn write(label: &str) -> Option<String> {
     Some(written)
 }
 
-/// Returns the Punycode digit for a value: 0 to 25 are letters, 26 to 35 are the digits 0 to 9.
+/// Returns the Punycode digit for a value: 0 to 25 are letters, 26 to 35 are the digits 0 to 9. `None` for a larger
+/// value.
 fn digit(value: u32) -> Option<char> {
     char::from_digit((value + 10) % BASE, BASE)
 }

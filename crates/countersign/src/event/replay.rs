@@ -10,7 +10,7 @@ use crate::id::{Actor, ApprovalId, Person, Tenant};
 use crate::state::{CallState, Illegal, State};
 use crate::time::Time;
 
-/// Inconsistency in a history.
+/// Inconsistency in a history. A `u32` is the number of the event, a `u8` the position of the call, from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokenHistory {
@@ -49,7 +49,7 @@ pub enum BrokenHistory {
         /// Number of events found.
         history: usize,
     },
-    /// The approval's row contradicts its history.
+    /// The approval's row contradicts its history; with the name of the field that differs.
     #[error("the {0} of the approval is not what its history says")]
     OtherContent(&'static str),
     /// A call's arguments, or other fields covered by its digest, were changed.

@@ -148,10 +148,10 @@ pub enum Ruled {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The submission has no calls, or too many.
+    /// The submission has this many calls, which is none or too many.
     #[error("a submission has 1 to {MOST_CALLS} calls, this one has {0}")]
     CallCount(usize),
-    /// The agent's claim is too long.
+    /// The agent's claim has this many bytes, which is more than [`LONGEST_CLAIM`].
     #[error("the agent's own words have {0} bytes, more than {LONGEST_CLAIM}")]
     ClaimTooLong(usize),
     /// A call's secret cannot be stored.
@@ -180,7 +180,7 @@ pub enum SubmitError {
     /// The call cannot be undone, for the given reason.
     #[error("call `{0}` cannot be undone: {1}")]
     NoUndo(CallId, String),
-    /// A submission for an undo has calls of its own, which the undo would ignore.
+    /// A submission for an undo has this many calls of its own, which the undo would ignore.
     #[error("an undo makes its own calls, but the submission has {0}")]
     UndoWithCalls(usize),
     /// The store failed.

@@ -21,12 +21,13 @@ pub(super) struct Undo(pub(super) CallTemplate);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UndoProblem {
-    /// The policy declares no undo for the tool.
+    /// The policy declares no undo for the tool with this name.
     #[error(
         "the policy declares no `undo` for `{0}`\nhint: undo it by hand; an `undo` that is added counts for later calls"
     )]
     NotDeclared(String),
-    /// This policy declares no undo, but the policy under which the call was proposed does.
+    /// The current policy declares no undo for the tool with this name, but the policy under which the call was
+    /// proposed does.
     #[error(
         "this policy declares no `undo` for `{0}`; the policy that the call was proposed under does\n\
          hint: undo it at the service that has that policy, or name it with `--policy FILE`"

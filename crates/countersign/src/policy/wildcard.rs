@@ -125,7 +125,7 @@ pub(super) fn is_plain_wildcard(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.chars().all(|c| "*?.".contains(c))
 }
 
-/// Matches a name against a glob of `*`, `?` and `[…]`; a class `[…]` matches any one character.
+/// Returns true if a name matches a glob of `*`, `?` and `[…]`; a class `[…]` matches any one character.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = one_for_each_class(pattern);
     let name: Vec<char> = name.chars().collect();

@@ -159,7 +159,8 @@ pub struct Part {
 }
 
 impl Derived {
-    /// Returns the first tool among the parts: a value composed with a tool's words is not the person's.
+    /// Returns the first tool among the parts; `None` if all parts are the person's. A value composed with a tool's
+    /// words does not count as the person's.
     pub fn tool(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| part.tool.as_deref())
     }

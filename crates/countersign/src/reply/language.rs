@@ -302,7 +302,7 @@ impl Tables {
         known.copied().unwrap_or(0)
     }
 
-    /// Returns English, the fallback of all other languages.
+    /// Returns English, the fallback of all other languages. `None` only if the tables could not be built.
     pub(super) fn english(&self) -> Option<&Language> {
         self.languages.first()
     }

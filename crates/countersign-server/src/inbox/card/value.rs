@@ -237,7 +237,7 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> CardValue {
     shown
 }
 
-/// Warns about leading and trailing spaces, which cannot be seen.
+/// Returns a warning if the value has leading or trailing spaces, which cannot be seen; otherwise `None`.
 fn blanks(row: &Row) -> Option<String> {
     // Values with outer spaces are quoted in the table.
     let text = row

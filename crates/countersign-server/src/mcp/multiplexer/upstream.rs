@@ -262,9 +262,9 @@ impl UpstreamRelay {
 pub enum Collision {
     /// A tool has no readable name.
     Unreadable,
-    /// A tool has the name of a built-in one.
+    /// A tool has this name, which is that of a built-in one.
     Ours(String),
-    /// Two tools have the same name.
+    /// Two tools have this name.
     Twice(String),
 }
 

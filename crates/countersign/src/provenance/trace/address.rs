@@ -151,7 +151,8 @@ fn mails(word: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Finds a path: a text that begins like one, or whose last component looks like a file name. `and/or` is not a path.
+/// Finds a path: a text that begins like one, or whose last component looks like a file name. `None` if there is none;
+/// `and/or` is not a path.
 fn path(word: &str) -> Option<Range<usize>> {
     let is_path =
         |c: char| is_inside_word(c) || matches!(c, '/' | '\\' | '.' | '_' | '-' | '~' | '+' | '%' | '$');

@@ -85,8 +85,8 @@ impl Piece<'_> {
     }
 }
 
-/// Derives a text in which every meaningful word was stated. A single unstated word may be decisive: "delete" instead
-/// of "show", or an added "not".
+/// Derives a text in which every meaningful word was stated; `None` if one was not. A single unstated word may be
+/// decisive: "delete" instead of "show", or an added "not".
 fn composed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
     let mut pieces = pieces(value, agent_messages)?;
     for piece in &mut pieces {
@@ -124,7 +124,8 @@ fn composed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessag
     })
 }
 
-/// Derives a list of which each item was stated as a whole: `ana@acme.com, bo@acme.com`.
+/// Derives a list of which each item was stated as a whole: `ana@acme.com, bo@acme.com`. `None` if the value is not
+/// such a list.
 fn listed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
     /// Maximum number of members.
     const MOST_MEMBERS: usize = 100;
@@ -437,7 +438,8 @@ fn is_negation(word: &str) -> bool {
     NEGATIONS.contains(&word) || word.ends_with("n't")
 }
 
-/// Derives a number that is the sum of one message's numbers, or a stated number changed by a stated amount.
+/// Derives a number that is the sum of one message's numbers, or a stated number changed by a stated amount. `None` if
+/// it is neither.
 fn sum(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
     let wanted = value.number.as_ref().filter(|number| number.len() > 1)?;
     let added = sources
@@ -479,7 +481,7 @@ fn sum(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>
     })
 }
 
-/// Derives `1200` from "the rent of 1100 is increased by 100".
+/// Derives a number such as `1200` from "the rent of 1100 is increased by 100". `None` if nothing like that was stated.
 fn changed(
     wanted: &Decimal,
     sources: &[Source<'_>],
@@ -612,7 +614,8 @@ fn minutes_between(begin: DateTime, end: DateTime) -> Option<i64> {
     (seconds % 60 == 0).then_some(seconds / 60)
 }
 
-/// Returns the words in which a source states this duration, or a start and an end that are this far apart.
+/// Returns the words in which a source states this duration, or a start and an end that are this far apart. `None` if
+/// it states neither.
 fn length_in(source: &Source<'_>, minutes: i64) -> Option<String> {
     let folded = source.text.folded();
     let said = date::lengths(folded)

@@ -18,7 +18,7 @@ pub(super) fn is_count(folded: &str, at: &Range<usize>) -> bool {
     }
 }
 
-/// Returns the key of a value: `deals` for the number in `"deals": 1` and in `deals: 1`.
+/// Returns the key of a value: `deals` for the number in `"deals": 1` and in `deals: 1`. `None` if there is no key.
 pub(super) fn key_before(folded: &str, at: usize) -> Option<&str> {
     let head = folded.get(..at)?;
     let head = head.trim_end_matches(['"', '\'']).trim_end();

@@ -41,7 +41,8 @@ pub(super) struct Moment {
     pub(super) time: Option<Time>,
 }
 
-/// Parses a value that consists of a day: `2026-11-20`, `2026-11-20T09:30:00Z`, `11/20/2026`.
+/// Parses a value that consists of a day: `2026-11-20`, `2026-11-20T09:30:00Z`, `11/20/2026`. `None` for any other
+/// value.
 pub(super) fn moment(value: &str) -> Option<Moment> {
     let value = value.trim();
     if value.len() > 40 || !value.starts_with(|c: char| c.is_ascii_digit()) {
@@ -62,7 +63,7 @@ pub(super) fn moment(value: &str) -> Option<Moment> {
     Some(Moment { date, time })
 }
 
-/// Parses a value that consists of a time of day: `08:00`, `8:30 pm`.
+/// Parses a value that consists of a time of day: `08:00`, `8:30 pm`. `None` for any other value.
 pub(super) fn clock_time(value: &str) -> Option<Time> {
     let value = value.trim().to_ascii_lowercase();
     let value = value.trim_end_matches('z').trim_end_matches("+00:00");

@@ -176,7 +176,8 @@ impl Value {
         Some((TextRange::Folded(day.at.clone()), MatchKind::Date))
     }
 
-    /// Matches phone, card and account numbers: the same characters with other separators.
+    /// Finds a phone, card or account number: the same characters with other separators. `None` if the text does not
+    /// contain it.
     fn grouped_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
         let compact = compact(&self.folded)?;
         let folded = text.folded();
@@ -366,6 +367,7 @@ fn compact(folded: &str) -> Option<String> {
 }
 
 /// Returns the end of a match of `compact` that begins at `from`, allowing up to two separators between characters.
+/// `None` if there is no match.
 fn same_characters(text: &str, from: usize, compact: &str) -> Option<usize> {
     let mut wanted = compact.chars().peekable();
     let mut gaps = 0;

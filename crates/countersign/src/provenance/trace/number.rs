@@ -281,7 +281,7 @@ fn shift(decimal: &str, places: usize) -> Option<Decimal> {
     canonical(&format!("{whole}{fraction:0<places$}"))
 }
 
-/// Converts a percentage to a fraction: `50` becomes `0.5`.
+/// Converts a percentage to a fraction: `50` becomes `0.5`. `None` if `decimal` is not a number.
 pub(super) fn share(decimal: &str) -> Option<Decimal> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let whole = format!("{whole:0>3}");

@@ -205,7 +205,7 @@ fn is_near(folded: &str, stated: &Stated, date: Date, today: Date) -> bool {
     }
 }
 
-/// Returns the day that a person calls today: "today is 2021-10-13".
+/// Returns the day that a person calls today: "today is 2021-10-13". `None` if the person names none.
 fn told_today(source: &Source<'_>) -> Option<Date> {
     /// Maximum distance in bytes between the word and the date.
     const NEAR: usize = 16;

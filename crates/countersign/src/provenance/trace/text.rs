@@ -62,14 +62,14 @@ impl<'c> Text<'c> {
             .get_or_init(|| words(self.folded()).map(|(_, word)| word.to_owned()).collect())
     }
 
-    /// Finds the first verbatim occurrence of `value`.
+    /// Finds the first verbatim occurrence of `value`; `None` if there is none.
     pub(super) fn find_verbatim(&self, value: &str, shape: Shape) -> Option<Range<usize>> {
         find(&self.raw, value, |from, to| {
             shape.stands_alone(&self.raw, from, to)
         })
     }
 
-    /// Finds the first occurrence of a folded value in the folded text.
+    /// Finds the first occurrence of a folded value in the folded text; `None` if there is none.
     pub(super) fn find_folded(&self, folded: &str, shape: Shape) -> Option<Range<usize>> {
         let text = self.folded();
         find(text, folded, |from, to| shape.stands_alone(text, from, to))
