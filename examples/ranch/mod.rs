@@ -15,7 +15,7 @@ use crate::tool::{Act, Done, Fault, read};
 use crate::world::Setup;
 use paddock::{Paddock, all, by_id};
 
-/// Setup of the ranch.
+/// Definition of the ranch world.
 pub static SETUP: Setup = Setup {
     name: "ranch",
     definitions: include_str!("tools.json"),

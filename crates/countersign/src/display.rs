@@ -30,7 +30,7 @@ pub use warning::{Warning, is_unremarkable, warnings};
 
 /// Longest run of spaces that is not escaped.
 const PLAIN_BLANKS: usize = 3;
-/// Most combining marks on one base character that are not escaped.
+/// Maximum number of combining marks on one base character that are not escaped.
 const PLAIN_MARKS: usize = 4;
 
 /// Characters that look blank although their category is letter, mark or symbol.

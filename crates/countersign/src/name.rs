@@ -24,7 +24,7 @@ pub enum RejectedName {
     /// The text contains this invisible character.
     #[error("a name has no invisible characters: `{}` is one", .0.escape_unicode())]
     Invisible(char),
-    /// Not in normal form (NFKC). The value is the normal form.
+    /// The text is not in normal form (NFKC). The value is the normal form.
     #[error("write the name as `{0}`")]
     Form(String),
     /// The text contains this symbol, which is easily confused with another.

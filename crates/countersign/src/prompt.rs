@@ -63,7 +63,7 @@ pub struct Prompt {
     /// Card and question, to be shown unchanged. If the card does not fit, the text says how much is missing and where
     /// to see it.
     pub text: String,
-    /// Present if `text` shows the whole card.
+    /// The statement that `text` shows the whole card; `None` if part of the card is missing.
     whole: Option<WholeCard>,
     /// Location of the whole card, for display.
     place: String,

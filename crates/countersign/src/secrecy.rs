@@ -109,7 +109,8 @@ impl Secrecy {
         secrecy.over(call.arguments.as_bytes())
     }
 
-    /// Also records which of these arguments repeat a secret, for [`is_secret`](Secrecy::is_secret).
+    /// Also records which of these arguments repeat a secret, so that [`is_secret`](Secrecy::is_secret) returns true
+    /// for them.
     pub fn over(mut self, arguments: &[u8]) -> Secrecy {
         if !self.values.is_empty() {
             let leaves = json::leaves(arguments);

@@ -20,7 +20,7 @@ pub struct Wanted {
     /// Only approvals with a call of this tool.
     #[serde(default)]
     pub tool: String,
-    /// Only approvals of this risk.
+    /// Only approvals of this risk: `low`, `medium`, `high` or `critical`.
     #[serde(default)]
     pub risk: String,
     /// `all` to include approvals that only other people can approve.

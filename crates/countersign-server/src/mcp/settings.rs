@@ -34,7 +34,7 @@ pub struct Settings {
     pub place_words: String,
 }
 
-/// What becomes of an approval when the client cancels its call.
+/// Handling of an approval whose call the client cancels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnCancel {
     /// It stays, and what is approved runs
@@ -44,7 +44,7 @@ pub enum OnCancel {
     Withdraw,
 }
 
-/// Which calls the person at the client may approve there.
+/// Selection of the calls that the person at the client may approve there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AskClient {
     /// None

@@ -74,7 +74,7 @@ type Answered = Result<Response, Infallible>;
 type OwnAnswer = Map<Either<RouteFuture<Infallible>, Ready<Answered>>, fn(Answered) -> Answered>;
 
 impl HostGuard {
-    /// Wraps `inside` with the guard.
+    /// Creates the guard in front of `inside`. `queries` are the query parameters that each route accepts.
     pub fn new(app: App, inside: Router, queries: KnownQueries) -> HostGuard {
         let dress = match app.web().is_secure {
             true => |answered: Answered| answered.map(|answer| add_security_headers(answer, true)),

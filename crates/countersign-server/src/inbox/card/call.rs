@@ -19,9 +19,9 @@ use crate::inbox::arguments::visible_lines;
 use crate::inbox::edit_form::Field;
 use crate::view::{ChangeView, before};
 
-/// Largest snapshot shown on the list, in bytes.
+/// Maximum size of a snapshot on the list, in bytes.
 const BEFORE_BYTES: usize = 600;
-/// Longest result shown on a card, in characters.
+/// Maximum length of a result on a card, in characters.
 const RESULT_CHARS: usize = 600;
 
 /// Template values of one call.

@@ -33,7 +33,7 @@ use serde::Serialize;
 use crate::duration;
 use crate::view::{self, Outcome};
 
-/// Longest claim shown on the list, in characters.
+/// Maximum length of a claim on the list, in characters.
 const CLAIM_CHARS: usize = 240;
 
 /// Inputs of a card besides the approval.
@@ -144,7 +144,7 @@ pub struct ApprovalLink {
 }
 
 impl Moment {
-    /// Describes a time relative to `now`, past or future.
+    /// Creates the exact and the relative form of a time, which may be before or after `now`.
     pub fn new(moment: Time, now: Time) -> Moment {
         Moment {
             exact: moment.to_string(),

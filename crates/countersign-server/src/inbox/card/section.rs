@@ -12,9 +12,9 @@ use super::value::CardValue;
 
 /// Maximum nesting depth of groups. Values below it are listed with their full path as name.
 const MOST_DEPTH: usize = 5;
-/// Most columns of a table.
+/// Maximum number of columns of a table.
 const MOST_COLUMNS: usize = 8;
-/// Longest text in a cell of a table, in characters.
+/// Maximum length of a text in a cell of a table, in characters.
 const CELL_CHARS: usize = 120;
 
 /// Group of values that are shown together.

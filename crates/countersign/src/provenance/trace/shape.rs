@@ -19,7 +19,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Classifies a value.
+    /// Returns the shape of a value.
     pub(super) fn of(value: &str) -> Shape {
         let value = value.trim();
         if value.chars().any(char::is_whitespace) {
