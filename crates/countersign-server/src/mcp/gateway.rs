@@ -85,11 +85,11 @@ type ProposalLock = tokio::sync::Mutex<()>;
 #[derive(Clone)]
 pub struct ToolCallRequest {
     pub agent: Agent,
-    /// Credential of the agent.
+    /// Holder of the credential with which the agent proposes.
     pub requester: Person,
-    /// Person the agent acts for.
+    /// Person for whom the agent acts, if any.
     pub on_behalf_of: Option<Person>,
-    /// Session in which the call is proposed.
+    /// Session in which the call is proposed, if any.
     pub session: Option<Session>,
     /// The tool's qualified name.
     pub tool: String,
