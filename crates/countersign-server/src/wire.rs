@@ -142,7 +142,7 @@ pub struct RulingView {
     /// Permit that the host of a passed call has to send to `finish`. Null for a read.
     pub permit: Option<String>,
     /// Time limit, in milliseconds, of a passed call that its host runs. Do not start the call later than that: its
-    /// outcome is then recorded as unknown. Null for any other call.
+    /// outcome is then recorded as unknown. Null for a read and for any other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Result of the tool, if the service runs it.
@@ -180,7 +180,7 @@ pub struct Ask {
     /// lower it. If absent, the policy's level is used.
     #[schema(pattern = "^(low|medium|high|critical)$")]
     pub risk_level: Option<String>,
-    /// The agent's reason for the call, at most 8 KiB, shown separately as its claim. Optional.
+    /// The agent's reason for the call, shown separately as its claim. Optional.
     pub description: Option<String>,
     /// Time until the approval expires, in milliseconds. Refused if it is longer than the policy's limit; if absent,
     /// that limit is used.
@@ -394,8 +394,8 @@ pub struct EventsQuery {
     pub channel: Option<String>,
     /// Only events of these kinds, separated by commas, such as `approved,denied`.
     pub what: Option<String>,
-    /// Cursor: start after the event with this id, as `Last-Event-ID` does; `0` for all events. If absent, only new
-    /// events are sent.
+    /// Cursor: start after the event with this id, as the header `Last-Event-ID` does; `0` for all events. Without
+    /// both, only new events are sent.
     pub after: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use super::CallView;
 /// Maximum length of a value in a row, in characters, unless the value is shown in full.
 const LONGEST: usize = 1_000;
 
-/// One value of arguments that contain a secret and are therefore not sent as a whole.
+/// One value of arguments or of a snapshot that contain a secret and are therefore not sent as a whole.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueView {

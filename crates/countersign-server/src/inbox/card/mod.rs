@@ -59,7 +59,7 @@ pub struct Card {
     pub state: &'static str,
     /// The decision in words; for a batch, how many of its calls were approved.
     pub decided: String,
-    /// Outcomes of calls that did not succeed, in words. Empty if all succeeded.
+    /// Outcomes of calls that did not succeed, in words. Empty for a single call, or if all succeeded.
     pub rest: String,
     /// Decision and outcomes of the calls in words, as the text of one label.
     pub label: String,
