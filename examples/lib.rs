@@ -2,8 +2,8 @@
 //!
 //! `crm` (English) creates records, `cms` (English) deletes and publishes, `ranch` (Spanish) deletes thirteen paddocks
 //! at once. A [`World`] is an [`Executor`](countersign::executor::Executor): behind a gate with [`World::policy`],
-//! nothing in it changes before a person has approved the change.
-//! Not here: models and conversations. Agents propose calls from outside.
+//! nothing in it changes before a person has approved the change. Models and conversations are not part of a world;
+//! agents propose calls from outside.
 
 pub mod cms;
 pub mod command;
@@ -18,7 +18,7 @@ pub use world::{Closed, OpenError, Setup, World};
 /// All example worlds.
 pub static WORLDS: [&Setup; 3] = [&crm::SETUP, &cms::SETUP, &ranch::SETUP];
 
-/// Returns the world with this name.
+/// Returns the world with this name; `None` if there is none.
 pub fn named(name: &str) -> Option<&'static Setup> {
     WORLDS.into_iter().find(|setup| setup.name == name)
 }
@@ -28,7 +28,7 @@ pub fn named(name: &str) -> Option<&'static Setup> {
 #[doc = include_str!("README.md")]
 struct Readme;
 
-/// A policy for a small CRM, with most of what a policy can say.
+/// A policy for a small CRM that uses most settings.
 pub const POLICY: &str = include_str!("policy.toml");
 
 /// Compiles and runs the Rust example in the README of the project.

@@ -25,8 +25,8 @@ pub struct Entry {
     pub arguments: Hash,
 }
 
-/// Returns the recorded outcome if this call id was used before, or a failed outcome if it was used for another tool or
-/// other arguments.
+/// Returns the recorded outcome if this call id was used before; a failed outcome if it was used for another tool or
+/// other arguments; `None` for a new call.
 pub fn earlier(connection: &Connection, entry: &Entry) -> rusqlite::Result<Option<Outcome>> {
     let sql = "SELECT tool, arguments, outcome, result FROM call WHERE tenant = ? AND id = ?";
     let found = connection

@@ -1,7 +1,7 @@
 //! A tool of a world: a function from argument bytes to a JSON result.
 //!
-//! Input: exact argument bytes that the policy accepted. Output: a result, or an error message for people.
-//! Not here: permission. The gate has already decided that the call may run.
+//! Input: exact argument bytes that the policy accepted. Output: a result, or an error message for people. Permissions
+//! are not checked here: the gate has already decided that the call may run.
 
 use countersign::executor::Outcome;
 use countersign::id::CallId;
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Result of a tool, or the reason why it did nothing.
+/// Result of a tool, or the reason why the tool did nothing.
 pub type Done = Result<Value, Fault>;
 
 /// How a tool acts.
@@ -27,7 +27,7 @@ pub enum Act {
 /// Reason why a tool did nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// The call does not fit the data, or no longer does.
+    /// The call does not fit the data, or no longer does; with a message for people.
     #[error("{0}")]
     Said(String),
     /// SQLite failed.
@@ -36,7 +36,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Creates a [`Fault::Said`].
+    /// Creates an error with a message for people.
     pub fn said(reason: impl Into<String>) -> Fault {
         Fault::Said(reason.into())
     }

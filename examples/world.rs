@@ -1,7 +1,7 @@
 //! A world: its data in one SQLite file, and the executor that changes the data.
 //!
-//! Input: permits. Output: outcomes. Each change is atomic, and happens once per call id.
-//! Not here: the tools themselves (in each world's folder), and who may call them (in its policy).
+//! Input: permits. Output: outcomes. Each change is atomic, and happens once per call id. The tools themselves are in
+//! each world's folder; the policy says who may approve their calls.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,10 +54,10 @@ impl Setup {
 /// Reason why a world cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file belongs to another program or world, and was not changed.
+    /// The file belongs to another program or world than this one, and was not changed.
     #[error("this file is not a `{0}` world\nhint: name another file; one that is not there is made")]
     Foreign(&'static str),
-    /// SQLite failed.
+    /// SQLite failed with this message.
     #[error("the file cannot be used: {0}")]
     Failed(String),
 }

@@ -16,7 +16,7 @@ mod section;
 use crate::tool::Act;
 use crate::world::Setup;
 
-/// Setup of the CMS.
+/// Definition of the CMS world.
 pub static SETUP: Setup = Setup {
     name: "cms",
     definitions: include_str!("tools.json"),

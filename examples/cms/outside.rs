@@ -1,9 +1,8 @@
 //! `http_post`: sends one request to a server on this machine, once, without undo.
 //!
-//! Input: a URL and a JSON body, whose bytes are sent unchanged. Output: the response; a failure if nothing was sent
-//! or the server refused (3xx, 4xx); otherwise `Unknown`.
-//! Not here: other machines, name resolution, redirects, TLS. An example should not be able to reach the
-//! network.
+//! Input: a URL and a JSON body, whose bytes are sent unchanged. Output: the response; a failure if nothing was sent or
+//! the server refused (3xx, 4xx); otherwise `Unknown`. Other machines, name resolution, redirects and TLS are not
+//! supported, because an example should not be able to reach the network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -139,7 +138,7 @@ mod tests {
         );
     }
 
-    /// The policy forbids most of these; the tool does not rely on that.
+    /// Requests to other machines fail in the tool itself, although the policy forbids most of them already.
     #[test]
     fn it_goes_nowhere_but_to_this_machine() {
         check("http://127.0.0.1:8000/hook", Some("127.0.0.1:8000"));

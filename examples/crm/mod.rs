@@ -9,7 +9,7 @@ mod write;
 use crate::tool::Act;
 use crate::world::Setup;
 
-/// Setup of the CRM.
+/// Definition of the CRM world.
 pub static SETUP: Setup = Setup {
     name: "crm",
     definitions: include_str!("tools.json"),

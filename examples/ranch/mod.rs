@@ -15,7 +15,7 @@ use crate::tool::{Act, Done, Fault, read};
 use crate::world::Setup;
 use paddock::{Paddock, all, by_id};
 
-/// Setup of the ranch.
+/// Definition of the ranch world.
 pub static SETUP: Setup = Setup {
     name: "ranch",
     definitions: include_str!("tools.json"),
@@ -109,7 +109,7 @@ fn restore(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "restaurados": potreros.len() }))
 }
 
-/// Removes case and accents, because people type `padron`.
+/// Removes case and accents, because people often type names without accents.
 fn folded(text: &str) -> String {
     let plain = |letter: char| match letter {
         'á' => 'a',

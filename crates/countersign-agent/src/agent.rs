@@ -51,7 +51,7 @@ pub struct AgentConfig {
     pub evaluator: Option<Evaluator>,
     /// Whether the model continues after a card is decided.
     pub after_decision: AfterDecision,
-    /// True if a message about something else leaves the pending card as it is, whatever the policy says.
+    /// True if a message about something else leaves the pending card as it is; overrides the policy's `on_other`.
     pub keeps_cards: bool,
     /// Source of the credentials that calls run with, if any call needs one.
     pub credentials: Option<Arc<dyn Credentials>>,
@@ -154,13 +154,13 @@ pub struct Agent {
     room: Arc<Room>,
 }
 
-/// What the agent's models can take, as learned from their errors. Forgotten when the process ends.
+/// Limits of the agent's models, as learned from their errors. Forgotten when the process ends.
 struct Room {
     bytes: AtomicUsize,
     tokens: AtomicU32,
 }
 
-/// Minimum tokens of an answer to which a limit is reduced.
+/// Lower bound when the token limit of an answer is reduced.
 const FEWEST_TOKENS: u32 = 256;
 
 /// Tenant, channel and person of a turn.
@@ -371,8 +371,8 @@ impl Agent {
         (bytes.load(Ordering::Relaxed), tokens.load(Ordering::Relaxed))
     }
 
-    /// Remembers that a model could not take this many bytes. A model's context has to hold the answer too, so both limits
-    /// are halved.
+    /// Records that a request of this many bytes was too long for a model. A model's context has to hold the answer
+    /// too, so both limits are halved.
     fn reduce_room(&self, sent: usize) {
         let (bytes, tokens) = self.room();
         self.room.bytes.store(bytes.min(sent) / 2, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Agent files: specialists with their prompts, tools and models.
 //!
 //! Input: the texts of `agent.toml`, `tools.json` and optionally `script.toml`. Output: an [`AgentConfig`] for one
-//! [`Provider`]. Not here: paths and environment variables; the caller knows where files and API keys are.
+//! [`Provider`]. The caller reads the files and finds the API keys.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct ProviderSettings {
     pub url: String,
     /// API key, if the provider needs one.
     pub key: Option<ApiKey>,
-    /// Model to use for all roles, instead of those that the file names.
+    /// Model to use for all roles; `None` for those that the file names.
     pub model: Option<String>,
     /// Proxy through which the provider is reached, if any.
     pub proxy: Option<Proxy>,
@@ -46,7 +46,7 @@ pub struct ProviderSettings {
 /// Error in an agent's files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAgent {
-    /// `agent.toml` is not valid TOML or has unknown or missing fields.
+    /// `agent.toml` is not valid TOML or has unknown or missing fields; with the parser's message.
     #[error("the agent cannot be read: {0}")]
     Unreadable(String),
     /// `tools.json` is invalid.
@@ -55,7 +55,7 @@ pub enum BadAgent {
     /// `script.toml` is invalid.
     #[error(transparent)]
     Script(#[from] BadScript),
-    /// The agent's name is not allowed.
+    /// The agent's name is not allowed; with the reason.
     #[error("{0}")]
     Name(String),
     /// A specialist, the orchestrator or the evaluator is invalid; with its name and the problem.
@@ -95,11 +95,11 @@ enum AfterDecisionSetting {
     Stop,
 }
 
-/// What happens to a pending card when a message is about something else.
+/// Setting for what happens to a pending card when a message is about something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum OnOtherSetting {
-    /// What the policy says.
+    /// The policy's `on_other` decides.
     #[default]
     Policy,
     /// The card stays pending.
@@ -156,11 +156,11 @@ struct LimitsSection {
 
 /// Least value of `[limits] conversation`, in bytes.
 const LEAST_CONVERSATION: usize = 2 * 1024;
-/// Bytes of conversation for providers whose models all have a large context.
+/// Default maximum bytes of conversation for providers whose models all have a large context.
 const LARGE_CONVERSATION: usize = 384 * 1024;
 
-/// Returns how much of a conversation the provider's models are given by default. Models of other services may have a
-/// small context, and some services cut off the beginning of a longer request without saying so.
+/// Returns the default maximum bytes of conversation for the provider's models. Models of other services may have a
+/// small context, and some services silently cut off the beginning of a longer request.
 fn usual_conversation(provider: &Provider) -> usize {
     match provider {
         Provider::Script => LARGE_CONVERSATION,

@@ -69,7 +69,7 @@ pub struct GatedTools {
 pub struct GrantedApproval {
     /// Comment of the person who approved, if they wrote one.
     pub comment: Option<String>,
-    /// Person who approved.
+    /// Person who approved. `None` if that is not on record.
     pub by: Option<Person>,
     /// Id of the approval.
     pub approval: ApprovalId,
@@ -278,7 +278,7 @@ impl GatedTools {
         }
     }
 
-    /// Records the request as succeeded. An approval of a mere request has nothing to run.
+    /// Records the request as succeeded. An approved request has no call to run, so it ends at once.
     async fn record_finished(&self, approval: &Approval) -> Result<(), CallError> {
         let tenant = &self.submission.tenant;
         let call = CallId {

@@ -98,7 +98,7 @@ impl Source {
 }
 
 impl Message {
-    /// Builds the messages that tell a model what became of held calls, in the form of a new call and its result.
+    /// Creates the messages that report the outcome of held calls to a model, in the form of a new call and its result.
     /// `outside` are the tools that return text written by strangers.
     pub fn of_exchanges(exchanges: Vec<Exchange>, outside: &HashSet<String>) -> [Message; 2] {
         let (mut calls, mut results) = (Vec::new(), Vec::new());

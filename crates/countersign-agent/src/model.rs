@@ -47,7 +47,7 @@ pub struct Request {
 /// Part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerPart {
-    /// A piece of text.
+    /// The next piece of the answer's text.
     Text(String),
     /// A complete tool call.
     Call(ModelCall),
@@ -87,7 +87,7 @@ impl Usage {
     }
 }
 
-/// Error of a model. In every case no call of the answer runs.
+/// Error of a model. A text is the message of the provider or of the network. In every case no call of the answer runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// No connection could be made.

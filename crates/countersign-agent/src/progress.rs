@@ -60,7 +60,7 @@ pub enum Progress {
     ShowCard {
         /// The pending approval that the card shows.
         approval: SharedApproval,
-        /// The question to show.
+        /// The question to show, with its buttons.
         prompt: Box<Prompt>,
     },
     /// An approval of this session was decided or ended otherwise, and its released calls have run.

@@ -1,10 +1,8 @@
 //! Sessions: the conversation between a person and an agent, stored in the store's registry.
 //!
-//! Input: steps, each appended before its effects are shown. Output: the same messages, also after a restart.
-//! A session is an append-only log. Each entry is written once under the next number; a writer that finds the number
-//! taken has lost a race.
-//! Not here: decisions. A session records which approvals it waits for; how they ended is read from the
-//! store.
+//! Input: steps, each appended before its effects are shown. Output: the same messages, also after a restart. A session
+//! is an append-only log. Each entry is written once under the next number; a writer that finds the number taken has
+//! lost a race. A session records only which approvals it waits for; how they ended is read from the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +81,7 @@ pub enum SessionError {
     /// The session has reached [`MOST_ENTRIES`].
     #[error("this session has become too long")]
     TooLong,
-    /// A stored entry cannot be parsed.
+    /// A stored entry cannot be parsed; with the reason.
     #[error("this session cannot be read: {0}")]
     Unreadable(String),
 }

@@ -1,7 +1,7 @@
 //! Tool definitions: a name, a description and a JSON Schema, as written in the agent's file.
 //!
-//! Input: the text of a `tools.json`. Output: definitions with a compiled schema and a hash. Not here:
-//! running tools. That takes a permit, which only the gate can make.
+//! Input: the text of a `tools.json`. Output: definitions with a compiled schema and a hash. Tools are not run here:
+//! that takes a permit, which only the gate can make.
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ pub struct Tool {
 /// Error in a file of tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTools {
-    /// The file is not valid JSON or lacks fields.
+    /// The file is not valid JSON or lacks fields; with the parser's message.
     #[error("the tools cannot be read: {0}")]
     Unreadable(String),
-    /// There are more than [`MOST_TOOLS`] tools.
+    /// There are this many tools, which is more than [`MOST_TOOLS`].
     #[error("an agent has at most {MOST_TOOLS} tools, not {0}")]
     TooMany(usize),
     /// A tool's name or schema is invalid; with the name and the problem.
     #[error("tool `{0}`: {1}")]
     Tool(String, String),
-    /// Two tools have the same name.
+    /// Two tools have this name.
     #[error("tool `{0}` is defined twice")]
     Twice(String),
 }

@@ -31,7 +31,8 @@ impl AllowedTargets {
         ))
     }
 
-    /// Allows public addresses and one private target, which the person who runs the command has named.
+    /// Creates a list with one private target, named by the person who runs the command. Public addresses are allowed
+    /// as well.
     pub fn one(target: String) -> AllowedTargets {
         AllowedTargets(Arc::from([target.to_ascii_lowercase()]))
     }

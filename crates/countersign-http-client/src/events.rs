@@ -7,7 +7,7 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// Line length in bytes above which the buffer is replaced once the line was read. Otherwise the lines after it, which
+/// Line length in bytes above which the buffer is replaced once the line has been read. Otherwise later lines, which
 /// share the buffer, would keep all of its memory alive.
 const LONG_LINE: usize = 256 * 1024;
 

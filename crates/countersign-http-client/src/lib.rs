@@ -1,6 +1,6 @@
-//! A small HTTP client: one connection per request, to an address that was checked against [`AllowedTargets`], or through
-//! a [`Proxy`] that the operator names. No redirects or cookies, and no state between requests. The agent and the service use it for every outgoing
-//! request.
+//! A small HTTP client: one connection per request, to an address that was checked against [`AllowedTargets`], or
+//! through a [`Proxy`] that the operator names. There are no redirects, no cookies, and no state between requests. The
+//! agent and the service use it for every outgoing request.
 
 mod allowed;
 pub mod events;
@@ -98,12 +98,12 @@ pub struct Response {
     pub body: Bytes,
 }
 
-/// Reason why there is no response.
+/// Reason why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// The request was not sent, so nothing can have happened.
+    /// The request was not sent, for the given reason, so nothing can have happened.
     NotSent(String),
-    /// The request was sent, or may have been; its effect is unknown.
+    /// The request was sent, or may have been; its effect is unknown, for the given reason.
     Unknown(String),
 }
 
@@ -127,7 +127,8 @@ impl Client {
         }
     }
 
-    /// Sends HTTPS requests through a proxy, except to this machine and to the proxy's exceptions.
+    /// Sends HTTPS requests through a proxy, except to this machine and to the proxy's exceptions. `None` means no
+    /// proxy.
     pub fn with_proxy(self, proxy: Option<Proxy>) -> Client {
         Client {
             proxy: proxy.map(Arc::new),
@@ -280,7 +281,7 @@ pub struct StreamedResponse {
     connection: AbortOnDrop,
 }
 
-/// Lets the response be used as a body that keeps the connection open.
+/// Makes the response usable as a body that keeps the connection open.
 impl hyper::body::Body for StreamedResponse {
     type Data = Bytes;
     type Error = hyper::Error;
@@ -356,7 +357,7 @@ impl SendCheck {
         }
     }
 
-    /// Returns the error of a request that the check has stopped, or `None` if the check has stopped nothing.
+    /// Returns the error of a request that the check has stopped, or `None` if the check has not stopped the request.
     fn error(&self) -> Option<RequestError> {
         let reason = self.refusal.get()?.clone();
         Some(match self.has_written.load(Ordering::SeqCst) {

@@ -32,8 +32,9 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Returns the proxy of an environment: `HTTPS_PROXY` or `ALL_PROXY`, with `NO_PROXY` for the exceptions, also in lower
-    /// case. Returns `None` if none is set, and fails for a proxy of another kind, so that nothing goes around it.
+    /// Returns the proxy of an environment: `HTTPS_PROXY` or `ALL_PROXY`, with `NO_PROXY` for the exceptions, also in
+    /// lower case. Returns `None` if none of them is set. Fails if the proxy is of another kind, such as SOCKS, so that
+    /// no request bypasses it.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Proxy>, String> {
         let set = |names: [&str; 2]| {
             let values = names.into_iter().filter_map(&variable);
@@ -74,7 +75,8 @@ impl Proxy {
         })
     }
 
-    /// Returns true if requests to this target go through the proxy: HTTPS, not to this machine, and no exception.
+    /// Returns true if requests to this target go through the proxy: HTTPS requests, except to this machine and to the
+    /// exceptions.
     pub(super) fn is_for(&self, target: &Target) -> bool {
         let host = target.host.to_ascii_lowercase();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -92,7 +94,7 @@ impl Proxy {
         target.is_secure && !is_here && !self.exceptions.iter().any(is_excepted)
     }
 
-    /// Opens a tunnel to the target. Nothing of a request is sent yet.
+    /// Opens a tunnel to the target through the proxy. Nothing of the request itself is sent yet.
     pub(super) async fn connect(
         &self,
         allowed: &AllowedTargets,

@@ -1,5 +1,5 @@
-//! The model's properties: invariants that must always hold, and states that some run must reach, without which the
-//! model would prove nothing.
+//! The model's properties: invariants that must always hold, and situations that some run must reach, so that the
+//! invariants do not hold merely because nothing happens.
 
 use countersign::call::RefusalReason;
 use countersign::event::{EventKind, verify};

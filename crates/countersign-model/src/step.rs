@@ -34,7 +34,7 @@ pub enum Step {
         who: usize,
         approval: usize,
     },
-    /// A person approves, but names the card of another approval.
+    /// A person approves, but the decision names the card of another approval.
     Misaim {
         approval: usize,
         card: usize,

@@ -51,7 +51,7 @@ pub enum When {
 pub struct Cut {
     /// Kind of operation to count.
     pub when: When,
-    /// Number of the operation at which the power is cut.
+    /// Number of the operation, among those of this kind, at which the power is cut; counted from 1.
     pub count: u64,
 }
 

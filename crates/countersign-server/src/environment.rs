@@ -60,7 +60,7 @@ pub fn inherited(named: &[String]) -> Vec<(OsString, OsString)> {
 }
 
 #[cfg(feature = "tui")]
-/// Returns this process's environment without `COUNTERSIGN_*`, for programs of the person's own such as an editor.
+/// Returns this process's environment without `COUNTERSIGN_*`, for programs that the person chose, such as an editor.
 pub fn without_ours() -> Vec<(OsString, OsString)> {
     let mut all: Vec<_> = std::env::vars_os().collect();
     all.retain(|(name, _)| !is_ours(name));

@@ -60,7 +60,8 @@ pub struct Failure {
     pub code: Cow<'static, str>,
     /// Message for people. May quote foreign text, which is escaped on output.
     pub message: String,
-    /// Advice on what to do next. A borrowed hint is text of this program; an owned one may quote foreign text.
+    /// Advice on what to do next, if there is any. A borrowed hint is text of this program; an owned one may quote
+    /// foreign text.
     pub hint: Option<Cow<'static, str>>,
 }
 

@@ -58,14 +58,14 @@ fn read_key_file(file: &Path) -> Result<String, Failure> {
     regular::read_text(file, LARGEST).map_err(failed)
 }
 
-/// Returns true if anybody other than its owner and group has access to the file.
+/// Returns true if the file's mode gives access to anybody other than its owner and group.
 #[cfg(unix)]
 pub fn is_open_to_all(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     metadata.permissions().mode() & 0o007 != 0
 }
 
-/// Returns true if anybody other than its owner has access to the file.
+/// Returns true if the file's mode gives access to anybody other than its owner.
 #[cfg(unix)]
 pub fn is_open_to_group(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;

@@ -25,11 +25,11 @@ const MOST_HOPS: usize = 256;
 /// Maximum number of nested levels of percent encoding that are resolved.
 const MOST_DECODED: usize = 3;
 
-/// Difference to report if it is not known where the paths of a call lead now.
+/// Difference that is reported if it cannot be determined where the paths of a call lead now.
 const UNKNOWN: &str = "its folder, or a link in its arguments, does not lead where the approval says";
 /// Maximum number of characters of a path in a reason.
 const LONGEST_SHOWN: usize = 400;
-/// Reason for denying a call that a person edited to lead through a link.
+/// Reason for denying a call whose arguments a person edited so that a path leads through a link.
 const UNSEEN_LINK: &str = "a person changed the arguments, and a path in them leads through a link that the card did \
                            not show. Nothing was run. Propose the call with the changed path";
 
@@ -115,8 +115,8 @@ pub fn changed_reason(difference: &str) -> String {
     )
 }
 
-/// Returns how the folder and links of a call differ from those that were shown, by the first path that leads
-/// elsewhere. `None` if all paths lead to the same places.
+/// Returns a description of the first path of a call that leads elsewhere than what was shown. `None` if all paths lead
+/// to the same files.
 pub fn difference(shown: &WorkingFolder, now: &WorkingFolder) -> Option<String> {
     let name = |path: &str| format!("`{}`", display::clip(path, LONGEST_SHOWN));
     if shown.path() != now.path() {
@@ -214,7 +214,7 @@ pub fn follow(folders: &StartFolders, arguments: &Arguments) -> Result<WorkingFo
 }
 
 /// Returns true if the name of a JSON member may be a path. The names of top-level arguments usually come from the tool
-/// and are not paths.
+/// and do not count.
 fn names_a_place(key: &json::Key) -> bool {
     let is_nested = key.pointer.matches('/').count() > 1;
     is_nested || !path_names::is_argument_name(&key.text)
@@ -252,7 +252,7 @@ struct Base {
     path: PathBuf,
     /// The path without `.` and `..`.
     plain: PathBuf,
-    /// Where the folder is, with all links followed.
+    /// The path with all links followed.
     real: PathBuf,
 }
 

@@ -51,7 +51,7 @@ pub fn maybe_list<'de, T: DeserializeOwned, D: Deserializer<'de>>(
     Ok(objects.map(|objects| objects.into_iter().map(|Object(value)| value).collect()))
 }
 
-/// Parses a body that is one object.
+/// Parses a request body that has to be one JSON object.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice::<Object<T>>(bytes).map(|Object(value)| value)
 }

@@ -11,7 +11,7 @@ use countersign_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use crate::failure::Failure;
 use crate::trust::StorePlace;
 
-/// Default store file. If this program did not create it for this person, it has to be trusted.
+/// Default store file, in the current folder. It has to be trusted, unless this program created it for this person.
 pub const DEFAULT: &str = "countersign.db";
 
 /// Failure code for a schema that was changed by something other than this program. The store is then damaged, not

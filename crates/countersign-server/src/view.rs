@@ -2,8 +2,8 @@
 //!
 //! Input: an approval with the policy that declares its secrets (`make`), or JSON from another process. Output:
 //! camelCase JSON in which the arguments are kept byte for byte, or omitted if they contain secrets. The command line
-//! draws cards and lists only from this JSON, so they are the same for local and remote approvals.
-//! Not here: wording and layout for people.
+//! draws cards and lists only from this JSON, so they are the same for local and remote approvals. Wording and layout
+//! for people are in `output` and `inbox`.
 
 pub mod before;
 mod feed_event;
@@ -67,7 +67,8 @@ pub struct ApprovalView {
     pub decided_at: Option<Moment>,
     pub requested_by: String,
     pub decided_by: Option<String>,
-    /// Name that the decision's request claimed in `decidedBy`. Not checked: the credential determines who decided.
+    /// Name that the decision's request claimed in `decidedBy`, if any. Not checked: the credential determines who
+    /// decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
     pub on_behalf_of: Option<String>,
@@ -87,7 +88,7 @@ pub struct ApprovalView {
     pub replaces: Option<ApprovalId>,
     #[schema(value_type = Option<String>)]
     pub superseded_by: Option<ApprovalId>,
-    /// Call that this approval would undo, as `ID.POSITION`; several positions as in `ID.4+2+1`.
+    /// Calls that this approval would undo: `ID.POSITION`, or `ID.4+2+1` for several. Null if it is not an undo.
     #[schema(value_type = Option<String>)]
     pub undoes: Option<Undoes>,
     /// Time at which the content was erased, if it was.
@@ -113,7 +114,7 @@ pub struct ApprovalView {
     pub now: Moment,
 }
 
-/// Approval given by one person.
+/// Approval given by one person, where several have to approve.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoteView {
@@ -140,7 +141,7 @@ pub struct CallView {
     /// Exact arguments in hexadecimal, if whitespace around them is part of what would run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_hex: Option<String>,
-    /// Values of arguments that contain secrets. Secret values are replaced by a mark.
+    /// Values of arguments that contain secrets, with a mark in place of each secret. Absent if no argument is secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<ValueView>>,
     #[serde(default, skip_serializing_if = "is_false")]

@@ -1,6 +1,6 @@
-//! Words for an agent about why its call waits for a person.
+//! Explains to an agent why its call waits for a person.
 //!
-//! The words say what the policy noted, and where links lead if that is the reason. Notes name arguments, patterns and
+//! The text contains the policy's notes, and where links lead if that is the reason. Notes name arguments, patterns and
 //! paths, never the content of a file.
 
 use countersign::display::clip;

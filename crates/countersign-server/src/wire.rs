@@ -22,7 +22,7 @@ use crate::view::{ApprovalView, Moment, View, WorkingFolderView};
 )]
 pub struct Name(#[expect(dead_code, reason = "only its description is used")] String);
 
-/// Idempotency key. Repeating a request with the same key has no further effect.
+/// Idempotency key: a text chosen by the client. Repeating a request with the same key has no further effect.
 #[derive(ToSchema)]
 #[schema(pattern = "^[!-~]{1,256}$")]
 pub struct IdempotencyKey(#[expect(dead_code, reason = "only its description is used")] String);
@@ -35,18 +35,19 @@ pub struct Submit {
     #[schema(min_items = 1, max_items = 100)]
     #[serde(deserialize_with = "object::list")]
     pub calls: Vec<SubmitCall>,
-    /// Conversation of the calls. A new proposal in a conversation replaces the pending one.
+    /// Conversation to which the calls belong. A new proposal in a conversation replaces the pending one. Optional.
     #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// Run of the agent.
+    /// Name of the agent's run, by which its approvals can be listed. Optional.
     #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
-    /// Session of the agent.
+    /// Name of the agent's session, recorded with the approval. Optional.
     #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
-    /// The agent's explanation, shown separately as its claim.
+    /// The agent's explanation, at most 8 KiB, shown separately as its claim. Optional.
     pub claim: Option<String>,
-    /// Earlier messages, oldest first. Used to show a person where each value came from; not stored.
+    /// Earlier messages, oldest first. Used to show a person where each value came from; not stored. If absent, the
+    /// origin of all values is unknown.
     #[schema(value_type = Option<Vec<ConversationMessage>>)]
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
@@ -99,9 +100,10 @@ pub struct SubmitCall {
     /// SHA-256 of the tool's whole definition, if the caller knows it.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub definition: Option<String>,
-    /// Credential that the call needs. Stored encrypted, and erased when the call ends.
+    /// Credential that the tool needs for the call, if any. Stored encrypted, and erased when the call ends.
     pub secret: Option<String>,
-    /// Folder in which the host will run the call. Shown to the person, and part of what is approved.
+    /// Folder in which the host will run the call, if the host knows it. Shown to the person, and part of what is
+    /// approved.
     #[serde(
         default,
         deserialize_with = "object::maybe",
@@ -116,7 +118,7 @@ pub struct SubmitCall {
 pub struct SubmittedView {
     /// Rulings, one per call, in order.
     pub calls: Vec<RulingView>,
-    /// Approval that all held calls share.
+    /// Approval that all held calls share. Null if no call is held.
     pub approval: Option<ApprovalView>,
 }
 
@@ -133,14 +135,14 @@ pub struct RulingView {
     pub status: Option<Cow<'static, str>>,
     /// Id of the call, and the key by which the tool should recognise a repeated call. Null for a read that passed.
     pub id: Option<String>,
-    /// Summary that a person will read.
+    /// Summary that a person will read. Null for a call that passed or is forbidden.
     pub summary: Option<String>,
-    /// Reason why the call is forbidden.
+    /// Reason why the call is forbidden. Null for any other ruling.
     pub reason: Option<String>,
     /// Permit that the host of a passed call has to send to `finish`. Null for a read.
     pub permit: Option<String>,
     /// Time limit, in milliseconds, of a passed call that its host runs. Do not start the call later than that: its
-    /// outcome is then recorded as unknown.
+    /// outcome is then recorded as unknown. Null for a read and for any other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Result of the tool, if the service runs it.
@@ -149,10 +151,10 @@ pub struct RulingView {
     /// True for a held call: a person has to confirm it. Absent for any other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_confirmation: Option<bool>,
-    /// What a held call would do, as a question for the person. Absent for any other call.
+    /// Question for the person about what a held call would do. Absent for any other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The same, as a list without a question. Absent for any other call.
+    /// The same content as `message`, as a list without a question. Absent for any other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<String>>,
 }
@@ -161,7 +163,7 @@ pub struct RulingView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ask {
-    /// Run of the agent.
+    /// Name of the agent's run, by which its approvals can be listed. Optional.
     #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
     /// Ignored: the token determines the agent.
@@ -170,25 +172,28 @@ pub struct Ask {
     /// Tool to call.
     #[schema(pattern = "^[A-Za-z0-9_./:-]{1,128}$")]
     pub tool_name: String,
-    /// Arguments of the call, byte for byte. Without them, a person is asked for leave to use the tool, and nothing runs
-    /// when that is approved.
+    /// Arguments of the call, byte for byte. Without them, a person is asked for permission to use the tool, and
+    /// nothing runs when that is approved.
     #[schema(value_type = Option<Object>)]
     pub tool_arguments: Option<Box<RawValue>>,
-    /// `low`, `medium`, `high` or `critical`. Can raise the policy's risk level, but not lower it.
+    /// Risk that the agent sees: `low`, `medium`, `high` or `critical`. Can raise the policy's risk level, but not
+    /// lower it. If absent, the policy's level is used.
     #[schema(pattern = "^(low|medium|high|critical)$")]
     pub risk_level: Option<String>,
-    /// The agent's reason for the call, shown separately as its claim.
+    /// The agent's reason for the call, shown separately as its claim. Optional.
     pub description: Option<String>,
-    /// Time until the approval expires, in milliseconds. Refused if it is longer than the policy's limit.
+    /// Time until the approval expires, in milliseconds. Refused if it is longer than the policy's limit; if absent,
+    /// that limit is used.
     #[schema(value_type = Option<u64>, minimum = 1000, maximum = 2592000000_u64)]
     pub ttl_ms: Option<f64>,
-    /// Conversation of the call.
+    /// Conversation to which the call belongs. A new proposal in a conversation replaces the pending one. Optional.
     #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// Session of the agent.
+    /// Name of the agent's session, recorded with the approval. Optional.
     #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
-    /// Earlier messages, oldest first. Used to show a person where each value came from; not stored.
+    /// Earlier messages, oldest first. Used to show a person where each value came from; not stored. If absent, the
+    /// origin of all values is unknown.
     #[schema(value_type = Option<Vec<ConversationMessage>>)]
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
@@ -200,12 +205,13 @@ pub struct Ask {
 pub struct Decide {
     /// True to approve, false to deny.
     pub approved: bool,
-    /// Comment on the decision, passed on to the agent.
+    /// Comment on the decision, passed on to the agent. Optional.
     #[schema(max_length = 4096)]
     pub comment: Option<String>,
-    /// Claimed name of the decider. Recorded as a claim only: the token determines the decider.
+    /// Claimed name of the decider, if any. Recorded as a claim only: the token determines the decider.
     pub decided_by: Option<String>,
-    /// Digest of the card that the person saw. If the approval has another digest, the decision is refused as stale.
+    /// Digest of the card that the person saw. If the approval has another digest, the decision is refused as stale. If
+    /// absent, the current digest is assumed.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub digest: Option<String>,
     /// Choices, one per call, in order, if they differ. Requires `approved: true`.
@@ -219,7 +225,7 @@ pub struct Decide {
 pub struct DecideCall {
     /// True to approve, false to deny.
     pub approved: bool,
-    /// Edited arguments to run the call with.
+    /// Edited arguments to run the call with. If absent, the call runs as proposed.
     #[schema(value_type = Option<Object>)]
     pub arguments: Option<Box<RawValue>>,
 }
@@ -242,7 +248,7 @@ pub struct ListQuery {
     /// Only approvals of this run.
     #[param(value_type = Option<Name>)]
     pub run_id: Option<String>,
-    /// Cursor: the `next` of the previous page.
+    /// Cursor: the `next` of the previous page. Absent for the first page.
     #[param(pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub cursor: Option<String>,
     /// Maximum number of approvals, 1 to 500; default 50.
@@ -260,7 +266,7 @@ pub struct ListQuery {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetQuery {
-    /// Maximum time to wait for the decision, such as `30s` or `2m`.
+    /// Maximum time to wait for the decision, such as `30s` or `2m`. Without it, the response is immediate.
     #[param(pattern = "^([0-9]{1,6}|([0-9]{1,6}(ms|s|m|h|d))+)$")]
     pub wait: Option<String>,
     /// `decided` (the default), or `finished`: also wait until all calls have run or can no longer run.
@@ -303,7 +309,7 @@ pub struct DecideQuery {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WithdrawBody {
-    /// Short reason, cut off after 200 characters.
+    /// Short reason, cut off after 200 characters. Optional.
     pub reason: Option<String>,
 }
 
@@ -313,7 +319,7 @@ pub struct WithdrawBody {
 pub struct ReconcileBody {
     /// True if the call had its effect.
     pub succeeded: bool,
-    /// Note on how the person knows.
+    /// Note on how the person found out the outcome. Optional.
     pub note: Option<String>,
 }
 
@@ -332,7 +338,7 @@ pub struct PermitView {
     pub arguments_hex: String,
     /// Token to send to `finish`.
     pub permit: String,
-    /// Credential that was submitted with the call.
+    /// Credential that was submitted with the call, if there was one.
     pub secret: Option<String>,
     /// Time limit in milliseconds. Afterwards the outcome is recorded as unknown.
     pub timeout_ms: u64,
@@ -365,10 +371,10 @@ pub struct Finish {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UndoBody {
-    /// Conversation to show the approval in.
+    /// Conversation in which to show the approval. Optional.
     #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
-    /// Run of the agent.
+    /// Name of the agent's run, recorded with the approval. Optional.
     #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
 }
@@ -388,7 +394,8 @@ pub struct EventsQuery {
     pub channel: Option<String>,
     /// Only events of these kinds, separated by commas, such as `approved,denied`.
     pub what: Option<String>,
-    /// Cursor: start after the event with this id, as `Last-Event-ID` does; `0` for all events.
+    /// Cursor: start after the event with this id, as the header `Last-Event-ID` does; `0` for all events. Without
+    /// both, only new events are sent.
     pub after: Option<String>,
 }
 
@@ -405,16 +412,16 @@ pub struct ReplyBody {
     /// Id of the message in its channel. A repeated id counts once.
     #[schema(value_type = Name)]
     pub message_id: String,
-    /// Language of the sender, such as `es`.
+    /// Language of the sender, such as `es`, if known. If absent, the language of the card is assumed.
     pub language: Option<String>,
     /// `written` (the default), `edited`, `forwarded` or `program`. Only a `written` message can decide.
     #[schema(pattern = "^(written|edited|forwarded|program)$")]
     pub origin: Option<String>,
     /// Id of the last message that the adapter had posted when this one was sent, or of the message that this one
-    /// replies to.
+    /// replies to. If absent, a yes decides nothing.
     #[schema(value_type = Option<Name>)]
     pub after: Option<String>,
-    /// Maximum message length of this chat, as for `pending`; limits `show`.
+    /// Maximum message length of this chat in UTF-16 code units, for the card in `show`; default 4000, minimum 400.
     #[schema(value_type = Option<usize>, minimum = 400, maximum = 1000000)]
     pub limit: Option<f64>,
 }
@@ -432,7 +439,7 @@ pub struct Press {
     /// Id of the button press. A repeated id counts once.
     #[schema(value_type = Option<Name>)]
     pub message_id: Option<String>,
-    /// Language of the sender, such as `es`.
+    /// Language of the sender, such as `es`, if known.
     pub language: Option<String>,
 }
 
@@ -446,7 +453,8 @@ pub struct PostedMessage {
     pub message_id: String,
     /// The card's `digest`, if the message shows the whole card. Omit it for any other message and for part of a card.
     pub digest: Option<String>,
-    /// Language of the message, such as `es`. Assumed for replies to the card.
+    /// Language of the message, such as `es`. Assumed for replies to the card. If absent, the language in which the
+    /// card was read is used.
     pub language: Option<String>,
 }
 
@@ -455,7 +463,7 @@ pub struct PostedMessage {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PendingQuery {
-    /// Language of the person, such as `es`.
+    /// Language of the person, such as `es`, in which the card is to be written.
     pub language: Option<String>,
     /// Maximum message length of this chat in UTF-16 code units; default 4000, minimum 400. A longer card is cut off
     /// and comes without `digest` and `approve`, because it cannot be approved in the chat.
@@ -477,21 +485,22 @@ pub struct TranscriptQuery {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeardView {
-    /// Interpretation of the message: `yes`, `no` or `other`. Null if the message was not interpreted.
+    /// Interpretation of the message: `yes`, `no`, `part` (a yes to some of the calls) or `other`. Null if the message
+    /// was not interpreted.
     pub reading: Option<&'static str>,
-    /// Explanation of the interpretation: the words that determined it.
+    /// Explanation of the interpretation: the words that determined it. Null if the message was not interpreted.
     pub why: Option<String>,
     /// `approved`, `denied`, `endorsed`, `cancelled`, `kept`, `show_again`, `incomplete`, `refused` or `nothing`.
     /// `incomplete` means that nothing was decided because the chat shows only part of the card; `say` tells where to
     /// see all of it.
     pub happened: &'static str,
-    /// Text to post in the channel now.
+    /// Text to post in the channel now. Null if there is none.
     pub say: Option<String>,
-    /// Card to post in the channel now.
+    /// Card to post in the channel now. Null if there is none.
     pub show: Option<PromptView>,
     /// True if the message has to be passed on to the agent.
     pub go_on: bool,
-    /// Approval in its current state.
+    /// Approval in its current state. Null if the message did not concern an approval, or was refused.
     pub approval: Option<ApprovalView>,
 }
 

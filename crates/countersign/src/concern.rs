@@ -1,7 +1,7 @@
 //! Concerns: facts about a call that deserve a second look, found from its bytes and the agent's history alone.
 //!
-//! Input: a call, and the same agent's earlier approvals. Output: concerns, the gravest first, each safe to show.
-//! Not here: models and scores. Each concern is a fact that a person can check.
+//! Input: a call, and the same agent's earlier approvals. Output: concerns, the gravest first, each safe to show. There
+//! are no models and no scores: each concern is a fact that a person can check.
 
 mod changes;
 mod history;

@@ -29,7 +29,7 @@ use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 
-/// Maximum number of characters of a tool's own words about a call.
+/// Maximum length of a tool's message about a call in a reply, in characters.
 const LONGEST_TOOL_WORDS: usize = 400;
 
 /// A message that was sent in a channel.
@@ -43,14 +43,14 @@ pub struct Message {
     pub sender: Decider,
     /// Text of the message.
     pub text: String,
-    /// Language of the sender, if known.
+    /// Language tag of the sender, such as `de`. `None` if it is unknown.
     pub language: Option<String>,
     /// Id of the message within its channel.
     pub id: Key,
     /// Origin of the message: written, edited, forwarded or sent by a program.
     pub origin: Origin,
     /// Id of the last message from the service that the sender saw: the one that this message replies to, or the latest
-    /// in the channel when this message was sent.
+    /// in the channel when this message was sent. `None` if it is unknown; a yes then decides nothing.
     pub after: Option<Key>,
 }
 
@@ -108,8 +108,8 @@ impl Conversations {
         }
     }
 
-    /// Leaves a card pending when a message about something else comes, as `on_other = "keep"` does, whatever the policy
-    /// says.
+    /// Leaves a card pending when a message about something else comes, as `on_other = "keep"` does, and overrides that
+    /// setting of the policy.
     pub fn with_cards_kept(self) -> Conversations {
         Conversations {
             keeps_cards: true,
@@ -184,8 +184,8 @@ impl Conversations {
         }
     }
 
-    /// Records that a card was fetched in a language, to be posted in the channel by somebody else. If that is then
-    /// reported without a language, this one counts.
+    /// Records that a card was fetched in a language, for an adapter to post it in the channel. If the adapter then
+    /// reports the card as shown without a language, this language is assumed.
     pub async fn fetched(
         &self,
         tenant: &Tenant,
@@ -202,8 +202,8 @@ impl Conversations {
         Ok(())
     }
 
-    /// Like [`Conversations::shown`], but for callers that know that the whole card was shown. Without a language, it is
-    /// the one in which the card was [fetched](Self::fetched).
+    /// Like [`Conversations::shown`], but for callers that know that the whole card was shown. If `language` is `None`,
+    /// the language in which the card was [fetched](Self::fetched) is used.
     pub async fn shown_whole(
         &self,
         tenant: &Tenant,
@@ -346,8 +346,8 @@ impl Conversations {
         }
     }
 
-    /// Returns true if the card is destructive and this is the first message about something else, which leaves the card
-    /// pending. The next one cancels it.
+    /// Returns true if the card is destructive and this is the first message about something else since it was shown;
+    /// the card then stays pending, and that is recorded. The next such message cancels the card.
     async fn keeps_once(
         &self,
         message: &Message,
@@ -431,15 +431,15 @@ impl Conversations {
         fill(&sentences.unknown_sender, &[("sender", sender)])
     }
 
-    /// Returns the text for a person who answered a card, but is none of its approvers.
+    /// Returns the text for a person who answered a card but is not one of its approvers.
     pub fn not_an_approver(&self, person: &str, language: Option<&str>) -> String {
         let sentences = self.sentences(language);
         fill(&sentences.not_an_approver, &[("person", person)])
     }
 
     /// Returns the text for the channel about an approval that ended elsewhere: decided on a page or by a program, or
-    /// expired. `None` if it is pending or passed, or was withdrawn or superseded: the code that does the latter
-    /// announces it.
+    /// expired. `None` if it is pending or passed. Also `None` if it was withdrawn or superseded, which the code that
+    /// does so announces itself.
     pub fn ending(&self, approval: &Approval, language: Option<&str>) -> Option<String> {
         let sentences = self.sentences(language);
         match approval.state {
@@ -526,7 +526,8 @@ impl Conversations {
     }
 }
 
-/// Returns proof that the sender saw the whole card; `None` unless it was the last thing shown before their message.
+/// Returns proof that the sender saw the whole card; `None` unless the card was the last message shown before the
+/// sender's message.
 fn seen(state: &ChannelState, message: &Message, pending: &Approval) -> Option<WholeCard> {
     let card = state.card.as_ref().filter(|card| card.whole)?;
     let is_seen = message.after.as_ref() == Some(&card.message) && card.digest == pending.digest;
@@ -710,7 +711,7 @@ fn part_outcome(approval: &Approval, policy: &Policy, sentences: &Sentences) -> 
     lines.join("\n")
 }
 
-/// Adds what the tool itself said about a call that ran, if it said something for people. Secrets are masked.
+/// Appends the tool's own message about a call that ran, if its result contains one for people. Secrets are masked.
 fn with_tool_words(
     said: String,
     approval: &Approval,

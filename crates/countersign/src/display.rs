@@ -1,16 +1,16 @@
 //! Escapes untrusted text, so that no character of it can act on the screen that shows it.
 //!
-//! Input: any text. Output: text in which every character is visible and from which the original can be recovered. Not
-//! here: quoting for HTML, Markdown or terminals; each surface does that afterwards.
+//! Input: any text. Output: text in which every character is visible and from which the original can be recovered.
+//! Quoting for HTML, Markdown or terminals is left to each surface.
 //!
-//! The written form:
+//! The escapes:
 //! - a character that is invisible, moves others, or means nothing by itself: `\u{202e}`;
 //! - more than three of the same such character, or of spaces, in a row: `\u{20×4000}`;
 //! - a real backslash before `u{`: `\u{5c}`, so that nobody can fake an escape;
 //! - the sign `↵`, which stands for a line break where text is on one line: `\u{21b5}`.
 //!
-//! Line breaks are codes at first. Surfaces show them as line breaks ([`lines`], [`with_line_breaks`]), or as `↵` where
-//! there is only one line ([`one_line`]).
+//! Line breaks are escaped, too. Surfaces turn these escapes back into line breaks ([`lines`], [`with_line_breaks`]),
+//! or into `↵` where there is only one line ([`one_line`]).
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -30,7 +30,7 @@ pub use warning::{Warning, is_unremarkable, warnings};
 
 /// Longest run of spaces that is not escaped.
 const PLAIN_BLANKS: usize = 3;
-/// Most combining marks on one base character that are not escaped.
+/// Maximum number of combining marks on one base character that are not escaped.
 const PLAIN_MARKS: usize = 4;
 
 /// Characters that look blank although their category is letter, mark or symbol.
@@ -46,7 +46,8 @@ const BLANK: [char; 9] = [
     '\u{1d159}', // musical symbol null notehead
 ];
 
-/// Makes every character of `text` visible. Plain ASCII is returned as it is.
+/// Makes every character of `text` visible. Printable ASCII is returned unchanged, except for long runs of spaces and
+/// text that looks like an escape.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -59,7 +60,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// Displays text escaped, as [`escape`] does.
+/// Wrapper whose `Display` implementation escapes the text as [`escape`] does.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a str);
 
@@ -140,8 +141,8 @@ fn is_default_ignorable(character: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns true if a character leaves no mark on the screen: white space, joiners, fillers. Characters that a font may
-/// not have are drawn as a box, so they are not among these.
+/// Returns true if a character leaves no mark on the screen: whitespace, joiners, fillers. Characters missing from a
+/// font are drawn as a box, so they do not count.
 pub(crate) fn is_unseen(character: char) -> bool {
     character.is_whitespace()
         || BLANK.contains(&character)
@@ -183,12 +184,12 @@ impl Unit {
         };
     }
 
-    /// Returns its length in the original text, in bytes.
+    /// Returns the length of the unit in the original text, in bytes.
     pub(crate) fn bytes(self) -> usize {
         self.character.len_utf8() * self.count
     }
 
-    /// Returns its length in the shown text, in characters.
+    /// Returns the length of the unit in the shown text, in characters.
     pub(crate) fn width(self) -> usize {
         if !self.is_escaped {
             return 1;
@@ -212,7 +213,7 @@ pub(crate) struct Units<'a> {
     rest: &'a str,
     /// Number of combining marks since the last base character; `None` before the first base character.
     marks: Option<usize>,
-    /// End of the run of mixed blanks that is being escaped, as the number of bytes that follow it in the text.
+    /// End of the run of mixed whitespace that is being escaped, as the number of bytes that follow it in the text.
     blanks_until: usize,
 }
 
@@ -225,7 +226,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// Takes the run of `character` at the front: all of it if it is long, else one character.
+    /// Takes a unit from the front: the whole run of `character` if the run is long, otherwise one character.
     fn run(&mut self, character: char) -> Unit {
         let after = self.rest.trim_start_matches(character);
         let count = (self.rest.len() - after.len()) / character.len_utf8();
@@ -242,7 +243,7 @@ impl<'a> Units<'a> {
         unit
     }
 
-    /// Returns true if the blank at the front belongs to a run that is long enough to be escaped.
+    /// Returns true if the whitespace at the front belongs to a run that is long enough to be escaped.
     fn is_in_long_blank(&mut self) -> bool {
         if self.blanks_until < self.rest.len() {
             return true;
@@ -275,7 +276,7 @@ impl Iterator for Units<'_> {
             return Some(self.run(character));
         }
         if is_mark(character) {
-            // A mark without a base would be drawn on our own text; a stack of marks, on the lines above.
+            // A mark without a base would be drawn on the text around the value; a stack of marks, on the lines above.
             let is_escaped = self.marks.is_none_or(|marks| marks >= PLAIN_MARKS);
             if is_escaped {
                 return Some(self.run(character));

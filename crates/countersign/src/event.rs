@@ -261,7 +261,7 @@ pub enum EventKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Edited {
-    /// Position of the call.
+    /// Position of the call in its approval, from 1.
     pub call: u8,
     /// Digest of the call as proposed, which the approval's digest covers.
     pub was: Hash,

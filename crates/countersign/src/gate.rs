@@ -114,7 +114,7 @@ impl Gate {
         }
     }
 
-    /// Limits how fast agents may propose. Above the limit, new proposals fail with [`SubmitError::TooFast`].
+    /// Limits how fast agents may propose. When the limit is reached, new proposals fail with [`SubmitError::TooFast`].
     pub fn with_pace(self, pace: Arc<dyn Pace>) -> Gate {
         Gate {
             pace: Some(pace),
@@ -574,7 +574,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
     })
 }
 
-/// A permit token, created before the start of its call is recorded, with a stopwatch that has been running since then.
+/// A permit token with a stopwatch. Both are created before the start of the call is recorded.
 #[derive(Clone)]
 struct StartToken {
     token: PermitToken,

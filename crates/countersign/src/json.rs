@@ -56,11 +56,11 @@ impl Default for Limits {
 pub struct Malformed {
     /// Offset of the first byte that cannot be accepted.
     pub at: usize,
-    /// Reason why the text is not accepted at that position.
+    /// Reason for the rejection.
     pub reason: Reason,
 }
 
-/// Reason for rejecting JSON text.
+/// Reason for rejecting JSON text. A number is the limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -73,7 +73,7 @@ pub enum Reason {
     /// The paths of all leaves together are longer than allowed.
     #[error("the paths to its values add up to more than {0} bytes\nhint: use shorter keys or fewer values")]
     TooSprawling(usize),
-    /// Not UTF-8.
+    /// The bytes are not UTF-8.
     #[error("not UTF-8\nhint: encode the arguments as UTF-8")]
     NotUtf8,
     /// Starts with a byte order mark.
@@ -97,7 +97,7 @@ pub enum Reason {
     /// An escape that JSON does not define.
     #[error("not a JSON escape\nhint: double the backslash if it is meant literally")]
     BadEscape,
-    /// Not a number according to the JSON grammar.
+    /// A number that does not follow the JSON grammar.
     #[error("not a JSON number\nhint: no leading zeros, no `+`, digits on both sides of the point")]
     BadNumber,
     /// An unexpected character.

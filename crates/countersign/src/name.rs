@@ -21,16 +21,16 @@ pub enum RejectedName {
     /// Leading, trailing, repeated or unusual spaces.
     #[error("a name has no spaces around it, and single plain spaces inside")]
     Spaces,
-    /// An invisible character.
+    /// The text contains this invisible character.
     #[error("a name has no invisible characters: `{}` is one", .0.escape_unicode())]
     Invisible(char),
-    /// Not in normal form (NFKC). The value is the normal form.
+    /// The text is not in normal form (NFKC). The value is the normal form.
     #[error("write the name as `{0}`")]
     Form(String),
-    /// A symbol that is easily confused with another.
+    /// The text contains this symbol, which is easily confused with another.
     #[error("a name has letters, digits 0-9 and plain punctuation: `{0}` is none of them")]
     Sign(char),
-    /// A mixture of scripts that no language uses together.
+    /// The text mixes these scripts, which no language uses together.
     #[error("a name is written in one script, not in several: this one has {0}")]
     Scripts(String),
 }

@@ -11,9 +11,9 @@ use std::collections::HashSet;
 pub const LONGEST_TEXT: usize = 4096;
 /// Maximum number of names in one text.
 pub const MOST_NAMES: usize = 1000;
-/// Characters that, in addition to white space, separate the words of a command line or the choices of a pattern.
+/// Characters that, in addition to whitespace, separate the words of a command line or the choices of a pattern.
 const SEPARATORS: &str = "\"'`;|&<>()=,{}\0";
-/// Characters that, in addition to white space, end a word in a shell.
+/// Characters that, in addition to whitespace, end a word in a shell.
 const OPERATORS: &str = ";|&<>()`\0";
 /// Commands of a shell that change its folder.
 const FOLDER_CHANGES: [&str; 4] = ["cd", "chdir", "pushd", "popd"];
@@ -65,7 +65,7 @@ pub fn names_in(text: &str) -> Option<Vec<String>> {
 pub(crate) struct ShellWords {
     /// The words without quotes and backslashes; of `--name=value`, also the value.
     pub(crate) words: Vec<String>,
-    /// False if a shell may read the text in another way, or from another folder: quotes that do not end, `$'…'`,
+    /// False if a shell may interpret the text differently, or run in another folder: quotes that do not end, `$'…'`,
     /// variables, substitutions, choices in braces, a here-document with quotes, or a change of folder.
     pub(crate) is_sure: bool,
 }
@@ -126,7 +126,7 @@ impl ShellWords {
 struct Reader {
     words: Vec<String>,
     word: String,
-    /// Length of the word up to the end of its first `=` outside quotes.
+    /// Length of the word up to the end of its first `=` outside quotes; `None` if there is none.
     value_at: Option<usize>,
     /// True if the word has an opening brace outside quotes.
     has_brace: bool,

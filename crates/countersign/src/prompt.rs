@@ -63,7 +63,7 @@ pub struct Prompt {
     /// Card and question, to be shown unchanged. If the card does not fit, the text says how much is missing and where
     /// to see it.
     pub text: String,
-    /// Present if `text` shows the whole card.
+    /// The statement that `text` shows the whole card; `None` if part of the card is missing.
     whole: Option<WholeCard>,
     /// Location of the whole card, for display.
     place: String,
@@ -316,7 +316,7 @@ impl Pressed {
     }
 }
 
-/// Compares two proofs in constant time, so that the time reveals nothing about the expected one.
+/// Returns true if two proofs are equal. Takes constant time, so that the time reveals nothing about the expected one.
 fn is_same(expected: &str, given: &str) -> bool {
     let pairs = expected.bytes().zip(given.bytes());
     expected.len() == given.len() && pairs.fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

@@ -127,7 +127,7 @@ pub enum BadEntry {
     /// Invalid key.
     #[error("{0}")]
     Key(#[from] BadName),
-    /// The body is too large.
+    /// The body has this many bytes, which is more than [`LARGEST_BODY`].
     #[error("an entry holds at most {LARGEST_BODY} bytes, not {0}")]
     TooLarge(usize),
 }

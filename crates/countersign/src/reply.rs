@@ -230,7 +230,7 @@ struct ReplyReader<'a> {
     offer: &'a Offer<'a>,
     words: &'a Words,
     ids: Vec<Option<Word>>,
-    /// Bit `n` is set if only a hyphen separates word `n` from the one before.
+    /// Bit set by word index: bit `n` is set if only a hyphen separates word `n` from the one before.
     hyphens: u128,
     /// Tag of the person's language, if given.
     tag: Option<&'a str>,

@@ -28,7 +28,8 @@ use crate::summary::{Row, SecretPath, hide_values, is_secret, marked, rows, secr
 
 /// Replacement for a whole text if it is unknown which part of it is secret.
 const ALL_HIDDEN: &str = "hidden";
-/// A value with fewer characters is hidden only where it is a separate word.
+/// Minimum length, in characters, of a value that is hidden wherever it occurs. A shorter value is hidden only where it
+/// is a separate word.
 const SHORT: usize = 4;
 /// Maximum number of different secret values in the calls of one approval; a proposal with more is refused, because
 /// every text of a card is searched for all of them. Enough for two in each call of the largest card.
@@ -108,7 +109,8 @@ impl Secrecy {
         secrecy.over(call.arguments.as_bytes())
     }
 
-    /// Also records which of these arguments repeat a secret, for [`is_secret`](Secrecy::is_secret).
+    /// Also records which of these arguments repeat a secret, so that [`is_secret`](Secrecy::is_secret) returns true
+    /// for them.
     pub fn over(mut self, arguments: &[u8]) -> Secrecy {
         if !self.values.is_empty() {
             let leaves = json::leaves(arguments);
@@ -309,7 +311,7 @@ fn is_word(text: &str, place: &Range<usize>) -> bool {
 }
 
 impl Node<'_> {
-    /// Returns true if the value is worth hiding where it is repeated: a number or text that is not blank.
+    /// Returns true if the value is worth hiding where it is repeated: a number, or a text that is not only whitespace.
     pub(crate) fn is_telling(&self) -> bool {
         match self {
             Node::Number => true,

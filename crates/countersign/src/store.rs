@@ -323,7 +323,8 @@ pub struct FeedEvent {
     pub event: Event,
 }
 
-/// Errors of a store. After any of them, the caller must not run anything that depends on the failed request.
+/// Errors of a store. The text in each is the cause, for operators. After any of them, the caller must not run anything
+/// that depends on the failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

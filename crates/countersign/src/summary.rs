@@ -33,7 +33,7 @@ const MAX_VALUE_CHARS: usize = 300;
 const MAX_PATH_CHARS: usize = 60;
 /// Longest value in a generic summary, in characters.
 const MAX_LISTED_CHARS: usize = 100;
-/// Most items of one list, and most values in a generic summary.
+/// Maximum number of items of one list, and of values in a generic summary.
 const MAX_ITEMS: usize = 20;
 /// Limit on the number of template instructions (minijinja's fuel).
 const FUEL: u64 = 50_000;

@@ -146,7 +146,7 @@ pub trait Clock: Send + Sync + 'static {
         None
     }
 
-    /// Called by the store when it has saved the anchor.
+    /// Notifies the clock that the store has saved the anchor.
     fn kept(&self, _: Anchor) {}
 }
 

@@ -44,12 +44,13 @@ struct Change {
 
 type Shared = Arc<Mutex<Change>>;
 
-/// The hub's side of a waiter.
+/// Handle by which the hub notifies a waiter. Dropping it tells the waiter that the store is gone.
 #[derive(Debug)]
 struct WaiterSlot(Shared);
 
 impl WaiterSlot {
-    /// Stores a change and returns the waker to call, if a task is waiting.
+    /// Stores a change and returns the waker to call. `None` if no task is waiting, or if a newer change was stored
+    /// before.
     fn notify(&self, approval: &SharedApproval) -> Option<Waker> {
         let mut change = lock(&self.0);
         if approval.version < change.version {

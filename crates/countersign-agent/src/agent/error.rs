@@ -30,7 +30,7 @@ pub enum TurnError {
     /// The model declined to answer.
     #[error("the model declined to answer")]
     Declined,
-    /// The model was still calling tools after the maximum number of steps.
+    /// The model was still calling tools after this many steps, which is the maximum.
     #[error("the model was asked {0} times and did not come to an end")]
     TooManySteps(u32),
     /// The model repeated the same call too often.
@@ -41,7 +41,7 @@ pub enum TurnError {
         /// Number of times that the call occurred in the turn.
         times: u32,
     },
-    /// The person's message is longer than [`LONGEST_MESSAGE`].
+    /// The person's message has this many bytes, which is more than [`LONGEST_MESSAGE`].
     #[error("a message has at most {LONGEST_MESSAGE} bytes, not {0}")]
     MessageTooLong(usize),
     /// The agent has no specialist.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::calls::truncate;
 use crate::message::Message;
 
-/// Bytes counted for each message and call besides their text, for what the APIs add.
+/// Bytes counted for each message and call besides their text, for the JSON that the APIs add.
 const OVERHEAD: usize = 40;
 /// Maximum bytes that remain of a result that had to be shortened.
 const SHORTENED_RESULT: usize = 400;
@@ -23,7 +23,7 @@ pub(super) struct Fitted {
     pub(super) left_out: Option<String>,
 }
 
-/// Returns the latest whole turns that fit into `most` bytes, and always the last one.
+/// Returns the latest whole turns that fit into `most` bytes. The last turn is always included.
 pub(super) fn fit(messages: &[Message], most: usize) -> Fitted {
     let mut bytes = 0usize;
     let mut start = messages.len();
@@ -49,7 +49,7 @@ pub(super) fn fit(messages: &[Message], most: usize) -> Fitted {
     }
 }
 
-/// Returns the size of messages as it counts against a budget.
+/// Returns the size of messages in bytes, including [`OVERHEAD`], as counted against a budget.
 pub(super) fn total_size(messages: &[Message]) -> usize {
     messages.iter().map(size).fold(0, usize::saturating_add)
 }
@@ -96,8 +96,8 @@ fn shorten_results(messages: &mut [Message], most: usize) -> bool {
     is_shortened
 }
 
-/// Returns a sentence about earlier messages. It names only counts, tools and statuses: a system prompt is no place for
-/// text that others wrote.
+/// Returns a sentence about earlier messages, or `None` if nothing was left out. The sentence contains only counts,
+/// tools and statuses, because text that others wrote must not get into a system prompt.
 fn left_out(earlier: &[Message], is_shortened: bool) -> Option<String> {
     let people = earlier
         .iter()

@@ -1,4 +1,4 @@
-//! Settling: tells the model what became of each card of the session, once per card.
+//! Settling: reports the outcome of each card of the session to the model, once per card.
 
 use std::time::Duration;
 

@@ -316,8 +316,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Asks a model with the request that `build` makes for the given room. If the model says that it was too long, asks
-    /// again with less of the conversation, up to [`MOST_SHORTENINGS`] times.
+    /// Asks a model with the request that `build` makes for given limits. If the model reports that the request is too
+    /// long, asks again with less of the conversation, up to [`MOST_SHORTENINGS`] times.
     pub(super) async fn ask_shortened(
         &mut self,
         model: &dyn Model,

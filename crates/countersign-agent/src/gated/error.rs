@@ -50,7 +50,7 @@ pub enum CallError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The arguments of `requestApproval` are invalid. Nobody was asked.
+    /// The arguments of `requestApproval` are invalid, for the given reason. Nobody was asked.
     #[error("the arguments of `{REQUEST_APPROVAL}` are not valid: {0}")]
     BadRequest(String),
 }

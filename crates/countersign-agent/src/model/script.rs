@@ -47,10 +47,10 @@ struct Rules {
 /// Error in a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadScript {
-    /// The file is not valid TOML or has unknown fields.
+    /// The file is not valid TOML or has unknown fields; with the parser's message.
     #[error("the script cannot be read: {0}")]
     Unreadable(String),
-    /// A rule is invalid; with its number, counted from 1.
+    /// A rule is invalid; with its number, counted from 1, and the problem.
     #[error("rule {0} of the script: {1}")]
     Rule(usize, String),
 }
@@ -73,14 +73,14 @@ struct RuleSection {
     after: Option<String>,
     /// Statuses that the call of the tool in `after` may have; any status if absent.
     status: Option<OneOrMany>,
-    /// Jinja expression that has to be true.
+    /// Jinja expression that has to be true for the rule to match. Optional.
     #[serde(rename = "if")]
     condition: Option<String>,
-    /// Template of the text to say.
+    /// Template of the text to say. No text if absent.
     say: Option<String>,
     #[serde(default)]
     call: Vec<CallSection>,
-    /// Error to fail with, in order to test how callers handle it.
+    /// Error to fail with instead of answering, in order to test how callers handle it. Optional.
     fail: Option<String>,
 }
 
@@ -296,7 +296,7 @@ impl Rule {
 }
 
 impl Call {
-    /// Returns the elements of the list `each`, one call being made per element. Without `each`, returns a single
+    /// Returns the elements of the list `each`, for each of which one call is made. Without `each`, returns a single
     /// `None`.
     fn items(
         &self,
@@ -311,7 +311,7 @@ impl Call {
     }
 }
 
-/// Splits a text into words, to be sent one at a time as a model would.
+/// Splits a text into words, so that it is streamed in pieces as a model's answer is.
 fn word_parts(text: &str) -> Vec<AnswerPart> {
     text.split_inclusive(' ')
         .map(|piece| AnswerPart::Text(piece.to_owned()))

@@ -1,7 +1,7 @@
 //! HTTP transport to a model's API: one streamed request, retried until a response has started.
 //!
-//! Input: an endpoint, headers and a body. Output: answer parts, which an [`EventDecoder`] decodes from the events.
-//! Not here: the format of requests and events; see `anthropic` and `openai`.
+//! Input: an endpoint, headers and a body. Output: answer parts, which an [`EventDecoder`] decodes from the events. The
+//! formats of requests and events are in `anthropic` and `openai`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,7 +100,8 @@ impl Endpoint {
         })
     }
 
-    /// Sends requests through a proxy, if one is given. Never plain HTTP or requests to this machine.
+    /// Sends requests through a proxy, if one is given. Plain HTTP requests and requests to this machine never use the
+    /// proxy.
     pub fn with_proxy(self, proxy: Option<Proxy>) -> Endpoint {
         Endpoint {
             client: self.client.with_proxy(proxy),
@@ -128,8 +129,8 @@ impl Endpoint {
 
     /// Sends a request with this body and returns the parts that `decoder` finds in the response.
     ///
-    /// `whole_body` is the same request for an answer that is not streamed. It is sent if the service says that it does
-    /// not stream this model.
+    /// `whole_body` is the same request for an answer that is not streamed. It is sent if the service responds that it
+    /// does not stream this model.
     pub(super) fn parts(
         &self,
         headers: HeaderMap,
@@ -202,7 +203,7 @@ impl Endpoint {
 
 /// Decoder for the events of one API.
 pub(super) trait EventDecoder: Send + 'static {
-    /// Returns the parts that an event with this data completes.
+    /// Returns the answer parts that are complete after an event with this data.
     fn event(&mut self, data: &str) -> Result<Vec<AnswerPart>, ModelError>;
 
     /// Returns the parts of an answer that was not streamed, with [`AnswerPart::Stop`] as the last one.

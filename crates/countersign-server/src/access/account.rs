@@ -254,8 +254,8 @@ impl Account {
     }
 }
 
-/// Returns the registry entry of a person. Earlier versions also accepted invalid names, and names that differ only in
-/// case; such accounts are not found here, so nobody can sign in to the wrong one.
+/// Returns the registry entry of a person; `None` if there is none. Earlier versions also accepted invalid names, and
+/// names that differ only in case; such accounts are not found here, so nobody can sign in to the wrong one.
 async fn find_entry(
     store: &dyn Store,
     tenant: &Tenant,

@@ -33,10 +33,10 @@ pub enum AccessError {
     /// A rule forbids the change. The text says which one.
     #[error("{0}")]
     NotAllowed(String),
-    /// The name is in use, or looks too much like another one.
+    /// The name is in use, or looks too much like another one; with a description of the other object.
     #[error("there is already {0}")]
     Exists(String),
-    /// There is no account or token of that name.
+    /// There is no such account, token or link; with its description.
     #[error("there is no {0}")]
     NotFound(String),
     /// The store failed.

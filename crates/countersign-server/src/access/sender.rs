@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{AccessError, Account, read_body, write_body};
 
-/// Longest name of a chat, in bytes.
+/// Maximum length of a chat's name, in bytes.
 const LONGEST_CHAT: usize = 32;
-/// Longest id within a chat, in bytes.
+/// Maximum length of a sender's id within a chat, in bytes.
 const LONGEST_ID: usize = 200;
 
 /// Id of a sender: the name of the chat, a colon, and the sender's id in that chat.
@@ -200,7 +200,7 @@ impl SenderLink {
     }
 }
 
-/// Returns the account whose name is the sender's id, if there is one.
+/// Returns the account whose name is the sender's id; `None` if there is none.
 async fn named_like(
     store: &dyn Store,
     tenant: &Tenant,

@@ -30,7 +30,7 @@ pub fn read(path: &Path) -> Result<AgentFile, String> {
         .map_err(|problem| format!("`{}`: {problem}", path.display()))
 }
 
-/// Reads a file as text. Fails if the person has neither trusted the file nor named it by its full path.
+/// Reads a file as text. Fails if the file is neither trusted by the person nor named by its full path.
 pub fn text(path: &Path) -> Result<String, String> {
     let unreadable = |error| Failure::error("no_agent", format!("cannot read `{}`: {error}", path.display()));
     trust::read(path, unreadable).map_err(in_one_line)

@@ -22,7 +22,7 @@ pub struct AgentSource {
     file: Option<PathBuf>,
     /// Name of a built-in example agent with its data: `crm`, `cms` or `ranch`.
     world: Option<String>,
-    /// Path of the example agent's data; `countersign-NAME.db` by default.
+    /// Path of the example agent's data. By default, `countersign-NAME.db` in the current folder.
     data: Option<PathBuf>,
     /// Provider of the models.
     #[serde(default)]

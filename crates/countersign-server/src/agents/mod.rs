@@ -1,7 +1,7 @@
 //! Loads the agents that a service or a chat serves: built-in examples, or an agent's own files.
 //!
 //! Input: the configuration. Output: agents that are ready to be served, the data of example agents ("worlds") and the
-//! policy of their tools. Not here: talking to agents; see `service::agents`.
+//! policy of their tools. Conversations with the agents are in `service::agents`.
 
 mod files;
 mod load;

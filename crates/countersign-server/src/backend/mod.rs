@@ -54,11 +54,11 @@ pub struct Proposal {
     pub calls: Vec<ProposedCall>,
     /// Agent name; must be `None` with a server, where the token determines it.
     pub agent: Option<Agent>,
-    /// Channel of the conversation.
+    /// Channel of the conversation, if the calls belong to one.
     pub channel: Option<Channel>,
     pub run: Option<Run>,
     pub session: Option<Session>,
-    /// The agent's own description of the calls, shown as its unchecked claim.
+    /// The agent's own description of the calls, if any, shown as its unchecked claim.
     pub claim: Option<String>,
     /// Idempotency key: a repeated proposal with the same key creates nothing new.
     pub key: Option<Key>,
@@ -71,9 +71,9 @@ pub struct ProposedCall {
     pub tool: ToolName,
     /// Arguments, byte for byte.
     pub arguments: Arguments,
-    /// Hash of the tool's definition, as the proposer claims it.
+    /// Hash of the tool's definition, if the proposer claims one.
     pub definition: Option<Hash>,
-    /// Credential that the tool needs. Stored encrypted, and erased when the call ends.
+    /// Credential that the tool needs, if any. Stored encrypted, and erased when the call ends.
     pub secret: Option<Secret>,
     /// Folder in which the host will run the call, if the proposer names one.
     pub working_folder: Option<Arc<WorkingFolder>>,
@@ -95,7 +95,7 @@ pub struct Deciding {
     card: Option<WholeCard>,
     /// Digest of the card that was shown; `None` for a denial without a card.
     pub digest: Option<Hash>,
-    /// Comment of the person, passed on to the agent.
+    /// Comment of the person, if any, passed on to the agent.
     pub comment: Option<String>,
     /// Idempotency key: a repeated decision with the same key has no further effect.
     pub key: Option<Key>,

@@ -1,6 +1,6 @@
 //! Remote backend: the same operations over a server's API.
 //!
-//! The token determines agent, person and tenant. Options that state them are usage errors, not ignored.
+//! The token determines agent, person and tenant. Options that state them are refused as usage errors.
 
 use std::time::Duration;
 

@@ -107,7 +107,8 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     }
 }
 
-/// Returns how the command ended. A script that pipes lines in has to learn that a turn failed; a person has read it.
+/// Returns the exit code of the command. A failed turn is an error if lines are piped in, because a script has to learn
+/// of it; a person at a terminal has read it.
 fn ending(is_terminal: bool, talk: &Talk<'_>) -> Exit {
     match talk.has_failed && !is_terminal {
         true => Exit::Error,

@@ -262,7 +262,7 @@ fn ask_in_words(prompt: &Prompt, sentences: &Sentences) -> String {
     )
 }
 
-/// Returns the offer to answer with `y` and `n`, if this card reads them as yes and no.
+/// Returns a sentence that offers `y` and `n` as answers; empty if this card does not read them as yes and no.
 fn letters(prompt: &Prompt, sentences: &Sentences) -> String {
     let reads = |letter: &str, reading: Reading| {
         let language = Some(sentences.language.as_str());

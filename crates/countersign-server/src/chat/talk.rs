@@ -48,7 +48,7 @@ pub struct Talk<'a> {
     typing: Typing,
     /// The current card, and the key of the message that showed it.
     card: Option<(Key, Prompt)>,
-    /// True during a turn that was started by a decision made elsewhere, not by the person at this terminal.
+    /// True during a turn that a decision made elsewhere has started, rather than the person at this terminal.
     is_by_itself: bool,
     /// True if a turn has failed.
     pub has_failed: bool,

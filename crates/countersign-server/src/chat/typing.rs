@@ -11,8 +11,8 @@ use super::line::Button;
 /// Delay before a key can answer a card that appeared on its own, as in the inbox.
 const LOOK_FIRST: Duration = Duration::from_millis(800);
 
-/// What the person is typing and which card is shown. Shared by the line editor and the conversation; clones refer to
-/// the same state.
+/// Text that the person is typing, and the card that is shown. Shared by the line editor and the conversation; clones
+/// refer to the same state.
 #[derive(Clone, Default)]
 pub struct Typing(Arc<Mutex<State>>);
 
@@ -45,8 +45,8 @@ struct Card {
 }
 
 impl Typing {
-    /// Sets the current card and its number of calls. `by_itself` is true if nothing that the person did here caused
-    /// the card.
+    /// Sets the current card and its number of calls. `by_itself` is true if the card was not caused by an action of
+    /// the person at this terminal.
     pub fn card(&self, numbered: usize, by_itself: bool) {
         let mut state = self.state();
         let now = Instant::now();

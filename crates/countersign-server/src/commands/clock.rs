@@ -159,8 +159,8 @@ async fn reset(global: &Global) -> Result<Voided, Failure> {
     Ok(voided)
 }
 
-/// Records the sequence number of the last event. The store's clock does not go back before the time of the last
-/// event, but ignores the events up to this number.
+/// Records the sequence number of the last event. From then on, the store's clock ignores the times of events up to
+/// this number; without the record, it never goes back before the time of the last event.
 async fn forget_times(store: &dyn Store) -> Result<(), Failure> {
     let tenant = Tenant::single();
     let last = store.feed_end(&tenant).await?.sequence;

@@ -68,8 +68,8 @@ async fn line(backend: &Backend, happening: &FeedEventView) -> Result<String, Fa
     ))
 }
 
-/// Refuses an unknown kind of event, for which the command would wait forever. To find out, parses an event of this
-/// kind, because the deserializer of events knows all kinds.
+/// Fails for an unknown kind of event, for which the command would wait forever. The kind is checked by parsing an
+/// event of this kind, because the deserializer of events knows all kinds.
 fn check_kind(word: &str) -> Result<(), Failure> {
     let read = serde_json::from_value::<EventKind>(serde_json::json!({ "what": word }));
     match read.map_err(|error| error.to_string()) {

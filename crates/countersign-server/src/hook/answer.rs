@@ -37,7 +37,7 @@ pub enum Answer {
     },
     /// The coding agent stops, and asks again when its session is resumed.
     Defer,
-    /// The hook failed, so the call must not run.
+    /// The hook failed with this message, so the call must not run.
     Broken(String),
     /// The outcome of the call was recorded.
     Noted,

@@ -30,8 +30,8 @@ use crate::why_held::why_held;
 
 /// Maximum age of an earlier decision that a repeated call may use.
 const ANSWERS_FOR: Duration = Duration::from_secs(60 * 60);
-/// Maximum number of approvals that a call waits for. It may first join the approval of an identical call; if that call
-/// runs and uses the approval up, this one is proposed on its own.
+/// Maximum number of approvals that a call waits for, one after the other. It may first join the approval of an
+/// identical call; if that call runs and uses the approval up, this one is proposed on its own.
 const TRIES: usize = 2;
 
 /// Reason for denying a call that was already started.
@@ -303,7 +303,7 @@ async fn join(backend: &Backend, kept: &HookState, call: &Before) -> Result<Opti
     Ok(approval.filter(|approval| is_same(approval) && is_fresh(approval)))
 }
 
-/// Returns true if a held call is for the same folder, where its paths lead to the same places.
+/// Returns true if a held call is for the same folder, and its paths lead to the same files there.
 fn is_in_folder(held: &CallView, folder: &WorkingFolder) -> bool {
     held.working_folder.as_ref() == Some(&WorkingFolderView::from(folder))
 }

@@ -46,7 +46,7 @@ pub struct Switch {
     pub file: PathBuf,
     /// Path of the key within the file.
     pub key: String,
-    /// Which hooks are affected.
+    /// Hooks that are affected.
     pub reach: Reach,
 }
 

@@ -82,8 +82,8 @@ impl HookState {
         text.trim().parse().ok()
     }
 
-    /// Returns the approval that this tool use was held for, wherever its links led at that time; `None` if there is
-    /// none or the coding agent sends no ids.
+    /// Returns the approval that this tool use was held for, even if its links led elsewhere at that time; `None` if
+    /// there is none or the coding agent sends no ids.
     pub fn held_for(&self, call: &Before) -> Option<ApprovalId> {
         let text = regular::read_text(&self.held_file(call)?, LARGEST).ok()?;
         text.trim().parse().ok()

@@ -27,9 +27,9 @@ use crate::wire::{
     WithdrawBody,
 };
 
-/// Size at which a page ends, in bytes of arguments and results. The approval that reaches this size is the last one.
+/// Size in bytes of arguments and results after which a page ends. The approval that reaches this size is the last one.
 pub const LARGEST_PAGE: usize = 1024 * 1024;
-/// Hint for a request that asks for something that only the full view has.
+/// Hint in the error for a request of the simple view that asks for something only the full view has.
 const FULL_VIEW: &str = "leave `view` out, or set it to `full`";
 
 /// List approvals
@@ -130,8 +130,8 @@ async fn list_simple(app: &App, caller: &Caller, mut query: ListQuery) -> Answer
 
 /// Ask for approval explicitly
 ///
-/// The call is held even if the policy would let it pass. Without `toolArguments`, a person is asked for leave to use the
-/// tool: the approval is of a call of the built-in tool `requestApproval`, which has no effect.
+/// The call is held even if the policy would let it pass. Without `toolArguments`, a person is asked for permission to
+/// use the tool: the approval is of a call of the built-in tool `requestApproval`, which has no effect.
 #[utoipa::path(post, path = "/v1/approvals", tag = "approvals", request_body = Ask,
     params(AskQuery, ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["propose"])),
@@ -268,8 +268,8 @@ pub async fn decide(
         .answer(&approval, app.gate.policy(), now, None))
 }
 
-/// Returns the error for a caller without the scope `decide`, usually an agent, and records the attempt in the
-/// approval's history (X01).
+/// Records the attempt of a caller without the scope `decide`, usually an agent, in the approval's history (X01), and
+/// returns the error for that caller.
 async fn tried(app: &App, caller: &Caller, id: ApprovalId, approve: bool) -> Answer<ApiError> {
     let by = match &caller.agent {
         Some(agent) => Actor::Agent(agent.clone()),
@@ -393,7 +393,7 @@ fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
 
 fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
     let state = match query.status.as_deref() {
-        // A run is asked for to learn what became of it, so every state counts.
+        // A client lists a run to learn its outcome, so approvals in every state are included.
         None if query.run_id.is_some() => None,
         None => Some(ApprovalState::Pending),
         Some("all") => None,

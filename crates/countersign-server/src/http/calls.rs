@@ -30,7 +30,7 @@ use crate::wire::{
     SubmittedView, UndoBody,
 };
 
-/// Longest time for which a call with the flag `confirmed: true` waits for the result of the approved call.
+/// Maximum time that a call with the flag `confirmed: true` waits for the result of the approved call.
 const LONGEST_CONFIRMED_WAIT: Duration = Duration::from_secs(30);
 
 /// Propose the calls of one agent turn
@@ -206,7 +206,8 @@ pub async fn undo(
     Ok((StatusCode::CREATED, Json(view)).into_response())
 }
 
-/// Converts an explicit request for approval into a submission, with the requested risk level and time to live.
+/// Converts an explicit request for approval into a submission, with the requested risk level and time to live. Fails
+/// if a field is invalid.
 pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission, ApprovalOptions)> {
     let risk = ask.risk_level.as_deref().map(|word| {
         Risk::ALL
@@ -240,7 +241,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
     Ok((fields.submission(caller, vec![call])?, asking))
 }
 
-/// Returns the tool and the arguments of a request for leave to use `tool_name`.
+/// Returns the tool and the arguments of a request for permission to use the tool `tool_name`.
 fn leave(
     tool_name: String,
     description: Option<String>,
@@ -368,7 +369,7 @@ async fn confirmed(app: &App, caller: &Caller, submission: &Submission) -> Answe
         let waited = service::wait(app, caller, id.approval, Until::Finished, wait).await?;
         approval = waited.ok_or_else(ApiError::stopping)?;
     }
-    // A call that has not ended yet is asked for again, so only a result is given once.
+    // The client asks again while the call has not ended, so only a result counts as delivered.
     if is_over(&approval) {
         let key = submission.key.as_ref();
         if !app.gate.tell_once(&caller.tenant, id, key).await? {
@@ -392,7 +393,7 @@ async fn confirmed(app: &App, caller: &Caller, submission: &Submission) -> Answe
     }))
 }
 
-/// Returns a ruling without any details.
+/// Returns a ruling with all optional fields empty.
 fn blank() -> RulingView {
     RulingView {
         ruling: "pass".into(),

@@ -35,7 +35,7 @@ const MOST_TOLD: usize = 100;
 const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
 /// Maximum number of characters of an unknown sender's name in a message.
 const LONGEST_SHOWN_SENDER: usize = 80;
-/// What an unknown sender can do.
+/// Hint for an unknown sender.
 const UNKNOWN_SENDER: &str =
     "ask an operator to link this sender to your account (`POST /v1/people/{name}/senders`)";
 
@@ -265,15 +265,16 @@ pub async fn read_transcript(
     Ok(([kind], bytes).into_response())
 }
 
-/// Sender of a message or of a pressed button.
+/// Sender of a chat message or of a pressed button.
 struct Sender {
-    /// The sender as a decider, with the groups of the account. An unknown sender has no rights.
+    /// The sender as a decider, with the groups of the sender's account. An unknown sender has no rights.
     decider: Decider,
-    /// The sender as the adapter names it, escaped, if there is neither an account of that name nor a linked sender.
+    /// The sender's name as the adapter gave it, escaped. `None` if there is an account of that name, or a linked
+    /// sender.
     unknown: Option<String>,
 }
 
-/// Finds the person behind the sender that an adapter names.
+/// Finds the account behind the sender that an adapter names.
 async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Sender> {
     let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
     let account = SenderLink::resolve(app.store(), &caller.tenant, &person).await?;
@@ -309,8 +310,8 @@ async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> A
     })
 }
 
-/// Returns the text for a sender whose answer to the pending card does not count: who they are not, and what to do
-/// next. `None` if the message was no answer, so that a talk among others is not interrupted.
+/// Returns the text for a sender whose answer to the pending card does not count: the reason, and what to do next.
+/// `None` if the message was not an answer, so that other conversation in the channel is not interrupted.
 fn not_counted(app: &App, said: &MessageResponse, sender: &Sender, language: Option<&str>) -> Option<String> {
     let is_answer = said
         .read
@@ -327,7 +328,7 @@ fn not_counted(app: &App, said: &MessageResponse, sender: &Sender, language: Opt
     })
 }
 
-/// Highest message limit a chat may state, in UTF-16 code units.
+/// Maximum message limit that a chat may declare, in UTF-16 code units.
 const LONGEST_LIMIT: usize = 1_000_000;
 
 /// Returns the conversations with the chat's message limit applied. `limit` is a float because `4000.0` and `4000` are

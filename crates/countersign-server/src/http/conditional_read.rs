@@ -1,4 +1,4 @@
-//! Extractor that lets clients which poll one approval get a cached response.
+//! Extractor for reads of one approval, which lets clients that poll get a cached response.
 //!
 //! INVARIANT: a cached response is sent again only while the store's change counter is unchanged, whichever process
 //! writes to the store. So a decision is visible from the next request on.
@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use crate::access::Caller;
 use crate::web::{ApiError, App, Needs as _, caller, scope};
 
-/// An authorised caller, and the store's change counter from before anything was read for the request.
+/// An authorised caller, and the store's change counter as it was before the request read anything.
 pub struct ConditionalReader {
     /// The authenticated caller.
     pub caller: Arc<Caller>,

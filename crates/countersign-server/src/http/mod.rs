@@ -1,7 +1,7 @@
 //! The JSON API: its routes and handlers.
 //!
-//! Input: requests. Output: JSON, or an error with a message and a hint on what to do.
-//! Not here: approval rules. A handler parses the request, calls the service and serializes the result.
+//! Input: requests. Output: JSON, or an error with a message and a hint on what to do. Approval rules are in the
+//! library. A handler only parses the request, calls the service and serializes the result.
 
 mod agents;
 mod approvals;

@@ -1,5 +1,4 @@
-//! `/v1/people`: the accounts of people, and the chat senders that stand for them. For credentials with the scope
-//! `admin` alone.
+//! `/v1/people`: the accounts of people, and the chat senders that stand for them. Requires the scope `admin`.
 //!
 //! Every change is written to the log, with the name of the credential that made it.
 
@@ -56,7 +55,7 @@ pub struct PeopleView {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PeopleQuery {
-    /// Cursor: the `next` of the previous page.
+    /// Cursor: the `next` of the previous page. Absent for the first page.
     pub cursor: Option<String>,
     /// Maximum number of people, 1 to 500; default 50.
     #[param(minimum = 1, maximum = 500)]
@@ -303,7 +302,7 @@ fn check_groups(groups: &[String]) -> Answer<()> {
     Ok(())
 }
 
-/// Writes a change to the log.
+/// Writes a change to the log, with the name of the caller's credential.
 fn note(caller: &Caller, person: &Person, what: &str) {
     tracing::info!(tenant = %caller.tenant, by = %caller.name, %person, "{what}");
 }

@@ -21,9 +21,10 @@ use crate::web::{Answer, ApiError, App};
 
 #[derive(Debug, Default, Deserialize)]
 pub struct PageQuery {
-    /// Present if the exact bytes are wanted as a download.
+    /// Query parameter without a value; if present, the response is the exact bytes as a download.
     download: Option<String>,
-    /// Present if the arguments are wanted as proposed, before a person edited them.
+    /// Query parameter without a value; if present, the arguments are those that the agent proposed, before a person
+    /// edited them.
     original: Option<String>,
 }
 
@@ -80,7 +81,8 @@ fn call(approval: &SharedApproval, position: u8) -> Answer<&Call> {
     approval.call(position).ok_or_else(|| ApiError::not_found("call"))
 }
 
-/// Lists one value per line, with secrets replaced with placeholders. `None` if the arguments contain no secret.
+/// Returns the values as text, one per line, with secrets replaced with placeholders. `None` if the arguments contain
+/// no secret.
 fn values(policy: &Policy, approval: &SharedApproval, call: &Call, bytes: &[u8]) -> Option<String> {
     let rows = Secrecy::of(call, policy, &approval.salt).table(bytes);
     if !rows.iter().any(|row| row.hidden) {
@@ -111,7 +113,8 @@ fn plain(text: String) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// Makes a download. The browser must not display the bytes, because some characters would affect the page's rendering.
+/// Builds a response that the browser saves as a file. The browser must not display the bytes, because some characters
+/// would affect the page's rendering.
 fn file(bytes: &[u8], name: &str) -> Response {
     let kind = HeaderValue::from_static("application/octet-stream");
     let name = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));

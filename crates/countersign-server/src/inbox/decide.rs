@@ -69,7 +69,7 @@ impl SubmittedFields {
         self.0.keys().any(|name| name.starts_with("arguments-"))
     }
 
-    /// Returns the page that the form was on. The list's form has no `from` field.
+    /// Returns the page that the form was on. The form on the list has no `from` field.
     ///
     /// INVARIANT: an unknown page counts as the list, whose cards show the least.
     fn place(&self) -> FormPlace {
@@ -91,7 +91,7 @@ impl SubmittedFields {
         self.text("verdict") == CONFIRM
     }
 
-    /// Returns the fields about the calls, for the form on the card that shows what would run.
+    /// Returns the names and values of the fields about the calls, which the confirmation form sends again.
     pub fn about_calls(&self) -> Vec<(&str, &str)> {
         let prefixes = ["arguments-", "value-", "choice-"];
         let is_about_a_call = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
@@ -103,8 +103,8 @@ impl SubmittedFields {
         fields
     }
 
-    /// Returns an idempotency key: the hash of all fields except those that say where the form was. A form that is sent
-    /// twice is one decision.
+    /// Returns an idempotency key: the hash of all fields except those that name the page. A form that is sent twice is
+    /// one decision. Never `None` in practice, because a hash is a valid key.
     fn key(&self) -> Option<Key> {
         let mut fields: Vec<_> = self
             .0
@@ -120,7 +120,7 @@ impl SubmittedFields {
     }
 }
 
-/// Verdict in the form on the page that shows the card as edited.
+/// Verdict that the form on the confirmation page sends, which shows the card as edited.
 const CONFIRM: &str = "confirm";
 
 /// Page that a form was on.
@@ -142,7 +142,7 @@ impl FormPlace {
         }
     }
 
-    /// Returns the name that templates know the page by.
+    /// Returns the page's name in templates and form fields.
     fn name(self) -> &'static str {
         match self {
             FormPlace::List | FormPlace::OpenedOnList => "list",
@@ -195,7 +195,7 @@ pub async fn decide(
     }
 }
 
-/// Renders the current card, with which the script replaces the old one.
+/// Renders the card in its current state, for the script to replace the old one.
 async fn fragment(
     app: &App,
     caller: &Caller,
@@ -324,7 +324,7 @@ pub fn edit_problem(
     }
 }
 
-/// Reads what was typed into the fields of one call: its arguments as JSON, or single values.
+/// Parses what was typed into the fields of one call: either its arguments as JSON, or single values.
 fn edited(
     policy: &Policy,
     secrecy: &Secrecy,

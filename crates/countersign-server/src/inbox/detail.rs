@@ -19,12 +19,13 @@ use super::{edit, list, page, timeline};
 use crate::access::Caller;
 use crate::web::{Answer, ApiError, App};
 
-/// Height limit of an arguments field, in lines.
+/// Maximum height of an arguments field, in lines.
 const MOST_LINES: usize = 30;
 
 #[derive(Debug, Default, Deserialize)]
 pub struct PageQuery {
-    /// Present if the page shows fields to edit the arguments: `form` for a field per value, anything else for JSON.
+    /// Present if the page offers to edit the arguments. `form` means a field per value, anything else one field with
+    /// JSON.
     edit: Option<String>,
 }
 
@@ -83,7 +84,7 @@ pub async fn confirm(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Editing {
     Nothing,
-    /// A field for each value. Calls that cannot be edited so have a field with JSON.
+    /// A field for each value. Calls for which this is not possible have one field with JSON.
     Values,
     Json,
 }
@@ -97,7 +98,7 @@ impl Editing {
         }
     }
 
-    /// Returns how the form was made that was sent.
+    /// Returns the kind of edit form that was submitted, recognised by its fields.
     fn typed(typed: &SubmittedFields) -> Editing {
         match typed.has_json() && !typed.has_values() {
             true => Editing::Json,
@@ -105,7 +106,7 @@ impl Editing {
         }
     }
 
-    /// Like [`Editing::typed`], but nothing if the form edits nothing.
+    /// Like [`Editing::typed`], but returns `Nothing` if the person edited nothing.
     fn of(typed: &SubmittedFields) -> Editing {
         match typed.is_edit() {
             true => Editing::typed(typed),
@@ -114,7 +115,8 @@ impl Editing {
     }
 }
 
-/// Returns the fields of a call with what was typed so far.
+/// Returns the edit fields of a call, filled with the submitted text where there is some. Empty if the call has to be
+/// edited as JSON.
 fn fields(
     app: &App,
     secrecy: &Secrecy,

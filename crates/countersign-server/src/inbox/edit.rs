@@ -34,8 +34,8 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
-/// Parses the field's text. An unchanged text approves the arguments as proposed; any other text replaces them. Fails
-/// with a message for the person.
+/// Parses the field's text. An unchanged text means that the arguments are approved as proposed; any other text
+/// replaces them. Fails with a message for the person.
 pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool) -> Result<Choice, String> {
     let typed = line_breaks(typed);
     let proposed = arguments.as_bytes();
@@ -53,8 +53,8 @@ pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool
         .map_err(|problem| problem.reason.to_string())
 }
 
-/// Finds where to put the secrets back into the typed text. A secret may return to its own place only; elsewhere it
-/// could be displayed.
+/// Finds where to put the secrets back into the typed text. A secret may return only to the JSON pointer it came from;
+/// elsewhere it could be displayed.
 fn find_kept_secrets(
     proposed: &[u8],
     typed: &str,
@@ -89,7 +89,7 @@ fn find_kept_secrets(
 /// Byte range, and the bytes that replace it.
 type Splice = (std::ops::Range<usize>, Vec<u8>);
 
-/// Replaces byte ranges, which have to be sorted.
+/// Replaces byte ranges. `places` has to be sorted by range.
 pub fn spliced(bytes: &[u8], places: Vec<Splice>) -> Vec<u8> {
     let mut whole = Vec::with_capacity(bytes.len());
     let mut from = 0;
@@ -106,7 +106,7 @@ fn quoted_kept() -> Vec<u8> {
     format!("\"{KEPT}\"").into_bytes()
 }
 
-/// Normalises line breaks: browsers submit them as CRLF.
+/// Converts CRLF line breaks, which browsers submit, to LF.
 pub fn line_breaks(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }

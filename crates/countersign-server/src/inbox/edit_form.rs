@@ -1,4 +1,4 @@
-//! Arguments as a form with a field for each value, and the submitted fields back to arguments.
+//! Converts arguments to a form with a field for each value, and the submitted fields back to arguments.
 //!
 //! Input: the proposed bytes and the submitted fields. Output: the proposed bytes with the changed values in place of the
 //! old ones.
@@ -16,42 +16,42 @@ use serde_json::Value;
 
 use super::edit::{KEPT, affects_rendering, line_breaks, spliced};
 
-/// Calls with more values are edited as JSON.
+/// Maximum number of fields. Calls with more values are edited as JSON.
 const MOST_FIELDS: usize = 200;
-/// Longest list of choices that is offered.
+/// Maximum number of choices. A value with more choices gets an ordinary field.
 const MOST_CHOICES: usize = 100;
 
 /// Field for one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// Place of the value, for people.
+    /// Path of the value within the arguments, for people.
     pub label: String,
-    /// How the text is read.
+    /// How the submitted text is converted to JSON.
     pub input: Input,
     /// Content of the field.
     pub text: String,
     pub lines: usize,
-    /// Texts to choose from, if the field is a choice.
+    /// Texts to choose from. Empty unless the field is a choice.
     pub choices: Vec<String>,
     #[serde(skip)]
     range: Range<usize>,
 }
 
-/// How the text of a field is read.
+/// How the text of a field is converted to a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// As it is.
+    /// The text becomes a JSON string, unchanged.
     Text,
     Number,
-    /// One of the choices, as JSON.
+    /// The text is one of the choices, each of which is JSON.
     Choice,
-    /// As JSON, for what the other kinds cannot show.
+    /// The text is JSON. Used for values that the other kinds cannot represent.
     Json,
 }
 
-/// Returns the fields for arguments, in their order. `None` if there are none, or too many. `choices` returns the
-/// values that the tool's schema lists for a place.
+/// Returns the fields for arguments, in their order. `None` if there are no values, or too many. `choices` returns the
+/// values that the tool's schema lists for a JSON pointer.
 pub fn fields<'s>(
     arguments: &[u8],
     is_secret: impl Fn(&str) -> bool,
@@ -111,7 +111,8 @@ fn field(pointer: &str, range: Range<usize>) -> Field {
     }
 }
 
-/// Makes a choice that has the proposed value as it is written, and the other values.
+/// Turns `field` into a choice between the offered values. The proposed value keeps its exact text `raw`, and is added
+/// in front if it is not among the offered ones.
 fn choice(field: Field, raw: &str, offered: impl Iterator<Item = String>) -> Field {
     let is_same = |one: &str| {
         let [one, proposed] = [one, raw].map(serde_json::from_str::<Value>);
@@ -135,15 +136,16 @@ fn choice(field: Field, raw: &str, offered: impl Iterator<Item = String>) -> Fie
     }
 }
 
-/// Returns true if a field shows a text as it is: no invisible characters, and no line ends that browsers change.
+/// Returns true if a browser's field preserves the text: it contains no invisible characters, and no line breaks that
+/// browsers change.
 fn is_plain(text: &str) -> bool {
     text.chars().all(|character| {
         character == '\n' || character == '\t' || !(character.is_control() || affects_rendering(character))
     })
 }
 
-/// Reads the submitted fields; `typed` returns the text of a field by its index, `None` if it was not sent. Without a
-/// change, the arguments are approved as proposed. Fails with a message for the person.
+/// Parses the submitted fields. `typed` returns the text of a field by its index, or `None` if the field was not sent.
+/// If no field has changed, the arguments are approved as proposed. Fails with a message for the person.
 pub fn read<'t>(
     arguments: &Arguments,
     fields: &[Field],
@@ -168,7 +170,7 @@ pub fn read<'t>(
             }
             _ => {}
         }
-        // One value and nothing more, so that no field can change what stands beside it.
+        // Accept exactly one JSON value, so that no field can change what is next to it.
         if serde_json::from_str::<Value>(&json).is_err() {
             return Err(format!("`{}` is not valid JSON", field.label));
         }

@@ -20,10 +20,10 @@ pub struct Wanted {
     /// Only approvals with a call of this tool.
     #[serde(default)]
     pub tool: String,
-    /// Only approvals of this risk.
+    /// Only approvals of this risk: `low`, `medium`, `high` or `critical`.
     #[serde(default)]
     pub risk: String,
-    /// `all` for approvals that only others can approve, too.
+    /// `all` to include approvals that only other people can approve.
     #[serde(default)]
     pub view: String,
 }
@@ -39,7 +39,7 @@ impl Wanted {
         self.is_of_kind(approval) && (self.view == "all" || is_for(approval, decider))
     }
 
-    /// Returns true if the approval passes all filters but that by viewer.
+    /// Returns true if the approval passes the filters by agent, tool and risk; the filter by viewer is not applied.
     pub fn is_of_kind(&self, approval: &Approval) -> bool {
         (self.agent.is_empty() || approval.agent.as_str() == self.agent)
             && (self.tool.is_empty() || approval.calls.iter().any(|call| call.tool.as_str() == self.tool))
@@ -62,8 +62,8 @@ impl Wanted {
     }
 }
 
-/// Returns true if the viewer may approve at least one call. Somebody who may approve nothing at all, such as an auditor,
-/// sees everything.
+/// Returns true if the viewer may approve at least one call. For a viewer who may approve nothing at all, such as an
+/// auditor, it is always true.
 pub fn is_for(approval: &Approval, decider: Option<&Decider>) -> bool {
     decider.is_none() || ViewerPermissions::new(approval, decider).approve_some
 }

@@ -1,7 +1,5 @@
-//! Forms of the pages.
-//!
-//! Input: a request with a form. Output: its fields. A form that names a field twice is refused, because two readers
-//! could take different values from it.
+//! Parsing of the pages' forms. A form that names a field twice is refused, because two readers could take different
+//! values from it.
 
 use std::collections::HashSet;
 

@@ -21,12 +21,12 @@ use crate::access::Caller;
 use crate::view::{self, Outcome};
 use crate::web::{Answer, ApiError, App};
 
-/// Lines per page.
+/// Number of approvals per page.
 const LINES: usize = 50;
 /// Size of arguments and results, in bytes, at which a page ends early.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most approvals that a search or a file looks at, newest first.
+/// Maximum number of approvals that a search or a download reads, newest first.
 const MOST_SEARCHED: usize = 2_000;
 /// Longest text to search for, in characters.
 const LONGEST_SEARCH: usize = 200;
@@ -54,9 +54,10 @@ struct Line {
     agent: String,
     by: Option<String>,
     at: Moment,
-    /// Outcome of the approval's calls, if the label does not state it.
+    /// Outcome of the calls, such as `succeeded`. `None` if it follows from the label, or if the calls of a batch ended
+    /// differently.
     outcome: Option<&'static str>,
-    /// Why the policy let the call pass, if it did.
+    /// Why the policy let the call pass; `None` if it did not.
     because: Option<String>,
 }
 
@@ -129,7 +130,7 @@ async fn draw(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Response>
     ))
 }
 
-/// What a person searches for.
+/// Search query of the history page.
 struct Search {
     /// Words in lower case, all of which have to occur.
     words: Vec<String>,
@@ -147,7 +148,8 @@ impl Search {
         }
     }
 
-    /// Returns true if all words occur in what a line of the history shows. Arguments are not searched.
+    /// Returns true if all words occur in the text that the history page shows for the approval. Arguments are not
+    /// searched.
     fn includes(&self, approval: &Approval) -> bool {
         if self.words.is_empty() {
             return true;
@@ -169,15 +171,15 @@ impl Search {
     }
 }
 
-/// Past approvals that were found.
+/// Result of a search in the history.
 struct Found {
     approvals: Vec<SharedApproval>,
-    /// Where the next page begins, if there may be more.
+    /// Cursor of the next page. `None` if there are no further approvals.
     next: Option<ApprovalId>,
     looked_at: usize,
 }
 
-/// Returns past approvals, newest first, until there are `most`, or enough were looked at.
+/// Returns past approvals, newest first. Stops when it has found `most`, or has read [`MOST_SEARCHED`].
 async fn find(
     app: &App,
     caller: &Caller,
@@ -207,7 +209,8 @@ async fn find(
             view::state(approval, now) != ApprovalState::Pending && search.includes(approval)
         };
         found.approvals.extend(page.into_iter().filter(is_wanted));
-        // A page is shown as a whole, so that the next one begins after it. Without a search, each page is one read.
+        // Pages of the store are never split, so that the next page begins after the last approval read. Without a
+        // search, each history page is one read.
         if is_last {
             return Ok(found);
         }

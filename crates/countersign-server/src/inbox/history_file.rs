@@ -100,8 +100,8 @@ fn csv(entries: &[Entry]) -> String {
     std::iter::once(row(Entry::NAMES)).chain(rows).collect()
 }
 
-/// Quotes a cell. A spreadsheet takes a text that begins with one of these signs for a formula, and an apostrophe in
-/// front of it prevents that.
+/// Quotes a cell. Spreadsheets take a text that begins with a sign such as `=` for a formula; an apostrophe in front of
+/// the text prevents that.
 fn cell(text: &str) -> String {
     let is_formula = text
         .trim_start_matches(|character: char| character.is_whitespace() || character.is_control())

@@ -45,10 +45,10 @@ pub struct PageQuery {
     page: Option<usize>,
     /// Id of the approval that the person has just decided, if the page follows a decision.
     done: Option<String>,
-    /// Hash of the cards that the script already shows.
+    /// Hash of the cards that the script already shows. If it is still current, the response is empty.
     #[serde(default)]
     stamp: String,
-    /// Present if the complete card is wanted.
+    /// Query parameter without a value; if present, the complete card is rendered instead of the short one.
     full: Option<String>,
 }
 
@@ -185,7 +185,7 @@ struct Listed {
     cards: Vec<Card>,
     stamp: String,
     total: usize,
-    /// Number of approvals that the viewer can approve, and of those that only others can.
+    /// Number of approvals that the viewer can approve. `others` counts those that only other people can approve.
     mine: usize,
     others: usize,
     looked_at: usize,

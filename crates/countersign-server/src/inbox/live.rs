@@ -16,7 +16,7 @@ use crate::web::{Filter, stream};
 /// Longest duration of a stream. The browser then reconnects and its session is checked again.
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
 
-/// Streams the tenant's events. A reconnecting browser sends its last event id.
+/// Streams the tenant's events. A browser that reconnects sends its last event id, and the stream continues from there.
 pub async fn follow(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,

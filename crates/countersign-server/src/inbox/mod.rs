@@ -1,8 +1,7 @@
 //! Web inbox: HTML pages on which people read approvals and decide.
 //!
 //! Input: requests from a browser with a session. Output: HTML that works without JavaScript; the script only refreshes
-//! it.
-//! Not here: approval rules. Untrusted text reaches a page only through the templates' escaping.
+//! it. Untrusted text reaches a page only through the templates' escaping. Approval rules are in the library, not here.
 
 mod arguments;
 mod assets;

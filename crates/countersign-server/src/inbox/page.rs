@@ -34,7 +34,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("playground.html", include_str!("templates/playground.html")),
 ];
 
-/// Renders a template. A failure is logged and becomes a 500.
+/// Renders a template. A failure is logged and becomes a 500 response.
 pub fn render(status: StatusCode, name: &str, values: Value) -> Response {
     let rendered = environment()
         .get_template(name)
@@ -63,7 +63,8 @@ pub fn signed_in(
     render(status, name, context! { person, here, has_playground, ..values })
 }
 
-/// Returns a random idempotency key for a form, so that sending it twice has one effect.
+/// Returns a random idempotency key for a form, so that submitting the form twice has one effect. Empty if the system
+/// provides no randomness.
 pub fn form_key() -> String {
     let mut random = [0; 8];
     // Without randomness the form still works, but sending it twice is not detected.
@@ -73,13 +74,13 @@ pub fn form_key() -> String {
     }
 }
 
-/// Converts an error to template values.
+/// Converts an error to template values: its message and its hint.
 pub fn problem(error: &ApiError) -> Value {
     let message = error.message.split("\nhint: ").next().unwrap_or_default();
     context! { code => error.code, message => sentence(&shown(message)), hint => sentence(&error.hint) }
 }
 
-/// Capitalises a fragment and ends it with a full stop.
+/// Converts an error message to a sentence: capitalises it and adds a full stop.
 pub fn sentence(fragment: &str) -> String {
     let mut characters = fragment.chars();
     match characters.next() {

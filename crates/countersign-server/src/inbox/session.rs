@@ -14,7 +14,7 @@ use crate::web::{ApiError, App};
 /// Session cookie. The `__Host-` prefix binds it to this host: no other host or subdomain can set it.
 const COOKIE: &str = "__Host-countersign";
 
-/// Header with which the script asks for a fragment of a page.
+/// Header that the script sends to request a fragment of a page instead of the whole page.
 pub const FRAGMENT: &str = "countersign-fragment";
 
 /// Extracts a signed-in person, and extends the session unless the script sent the request by itself.
@@ -61,14 +61,15 @@ impl FromRequestParts<App> for SignedIn {
     }
 }
 
-/// Redirects a GET to the sign-in page; anything else gets a 401.
+/// Returns the response to a request without a valid session: a redirect to the sign-in page for a GET, a 401 for
+/// anything else.
 fn sign_in_first(parts: &Parts) -> Response {
     if parts.method != Method::GET {
         return page::failure(&signed_out());
     }
     let wanted = parts.uri.path();
-    // Browsers withhold a `SameSite=Strict` cookie after a link on another site. A page of our own that loads the URL
-    // again makes them send it.
+    // Browsers withhold a `SameSite=Strict` cookie after a link on another site. An intermediate page of this site that
+    // loads the URL again makes them send the cookie.
     let site = parts.headers.get("sec-fetch-site");
     if site.is_some_and(|site| site == "cross-site" || site == "same-site") {
         return page::render(StatusCode::OK, "arrive.html", context! { wanted });
@@ -96,17 +97,17 @@ pub fn cookie(headers: &HeaderMap) -> Option<&str> {
         .map(|(_, value)| value)
 }
 
-/// Makes a `Set-Cookie` header that stores the session.
+/// Creates a `Set-Cookie` header that stores the session.
 pub fn keep(text: &str) -> HeaderValue {
     set(text, SESSION_LONGEST.as_secs())
 }
 
-/// Makes a `Set-Cookie` header that deletes the session.
+/// Creates a `Set-Cookie` header that deletes the session.
 pub fn forget() -> HeaderValue {
     set("", 0)
 }
 
-/// Makes the `Set-Cookie` header. `Secure` works without TLS on loopback addresses too, where browsers accept it.
+/// Creates the `Set-Cookie` header. It is always `Secure`; browsers accept that on loopback addresses without TLS, too.
 fn set(text: &str, seconds: u64) -> HeaderValue {
     let cookie = format!("{COOKIE}={text}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds}");
     HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static(""))

@@ -33,7 +33,7 @@ pub async fn form(Query(asked): Query<PageQuery>) -> Response {
     show(StatusCode::OK, asked.code.as_deref(), asked.next.as_deref(), None)
 }
 
-/// Signs in: sets the session cookie and redirects.
+/// Signs in: checks the link or the password, sets the session cookie and redirects.
 pub async fn enter(
     State(app): State<App>,
     client: Client,
@@ -109,8 +109,8 @@ fn show(status: StatusCode, code: Option<&str>, next: Option<&str>, problem: Opt
     page::render(status, "sign_in.html", context! { code, next, problem })
 }
 
-/// Returns the path to redirect to after sign-in, or the default path if `next` is not a page of ours, which prevents
-/// open redirects.
+/// Returns the path to redirect to after sign-in, or the default path if `next` is not one of the inbox's pages. This
+/// prevents open redirects.
 fn safe_path(next: Option<&str>) -> String {
     next.filter(|path| is_own_path(path))
         .unwrap_or("/approvals")

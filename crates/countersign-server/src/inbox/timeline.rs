@@ -12,7 +12,7 @@ use super::card::{ApprovalLink, Moment, shown, surface_words};
 pub struct Line {
     number: u32,
     at: Moment,
-    /// The agent or person. `None` for the gate.
+    /// The agent or person that caused the event. `None` for the gate.
     by: Option<String>,
     is_agent: bool,
     /// Name of the event, also used as CSS class.

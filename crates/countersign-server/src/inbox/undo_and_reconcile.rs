@@ -15,14 +15,14 @@ use crate::access::Caller;
 use crate::service;
 use crate::web::{Answer, ApiError, App};
 
-/// Agent name of undo requests made on the page. The person is the requester.
+/// Agent name of undo requests made on a page, for which the person is the requester.
 const AGENT: &str = "inbox";
 
 #[derive(Debug, Default, Deserialize)]
 pub struct UndoForm {
     #[serde(default)]
     key: String,
-    /// Page that the form was on.
+    /// Name of the page that the form was on.
     #[serde(default)]
     from: String,
 }
@@ -45,8 +45,8 @@ pub async fn undo(
     if asked.from == "playground" {
         match playground::undo(&app, &caller, &id, position, headers.contains_key(FRAGMENT)).await {
             Ok(Some(answer)) => return answer,
-            // The call is not from one of this person's talks: propose the undo outside any conversation, as the inbox
-            // does.
+            // The call is not from one of this person's conversations: propose the undo outside any conversation, as
+            // the inbox does.
             Ok(None) => {}
             Err(error) => {
                 return detail::again(&app, &caller, &id, &error, &SubmittedFields::default()).await;

@@ -21,7 +21,8 @@ const ENDED: &str = "not run: the server process that it was proposed to has end
 /// Reason recorded on a pending approval whose session the client has ended.
 const CLOSED: &str = "not run: the client ended the session that it was proposed in; the agent can ask again";
 
-/// Maximum number of passes over the open calls of a session or server process that has ended.
+/// Maximum number of passes over the open calls of a session or server process that has ended. A pass may miss a call
+/// that is decided meanwhile.
 const LOOKS: usize = 5;
 
 impl Gateway {
@@ -245,7 +246,7 @@ impl Gateway {
     }
 }
 
-/// Returns the origin of another process's call that will run at `server` instead.
+/// Returns the origin for a call that another process proposed and that will now run at `server`.
 fn taken_over(server: &Arc<Server>, approval: &Approval) -> Origin {
     Origin {
         server: server.clone(),

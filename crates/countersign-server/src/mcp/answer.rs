@@ -29,8 +29,8 @@ pub const SPOKE_FOR_US: &str =
 /// Prefix of the `_meta` keys that only this gateway may use.
 const OURS: &str = "countersign";
 
-/// Returns true if a server's result would be taken for this gateway's own: by a key in `_meta`, or because it names
-/// one of the gateway's tasks.
+/// Returns true if a client could mistake a server's result for the gateway's own: because of a key in `_meta`, or
+/// because the result names one of the gateway's tasks.
 pub fn speaks_for_us(result: &[u8]) -> bool {
     // Fast path: most results contain neither the gateway's name nor an escape that could spell it.
     let has = |part: &[u8]| memchr::memmem::find(result, part).is_some();
@@ -206,8 +206,8 @@ impl Form {
     }
 }
 
-/// Returns what the model has to know beside the result: the person's comment, and that arguments were changed; `None`
-/// if there is neither. Without it, the model would believe that its own arguments ran.
+/// Returns a note for the model about the person's comment and edits; `None` if there is neither. Without the note, the
+/// model would believe that its own arguments ran.
 fn note(approval: &Approval, call: &Call) -> Option<String> {
     let decision = approval.decision.as_ref();
     let comment = decision.and_then(|decision| decision.comment.as_deref());

@@ -22,11 +22,11 @@ const MOST_BYTES: usize = countersign::provenance::MOST_BYTES;
 /// Maximum size of one answer in bytes. Larger ones are not kept, so values that occur only in them have unknown
 /// provenance.
 pub const LARGEST: usize = 256 * 1024;
-/// Number of requests without an answer at which all of them are forgotten.
+/// Number of unanswered requests at which all of them are forgotten.
 const MOST_ASKED: usize = 1000;
 
-/// Records what a client has seen, for provenance: the open requests to one server, and the history of answers, which
-/// all servers of the same client share.
+/// Records the answers that a client has seen, for provenance: the open requests to one server, and the history of
+/// answers, which all servers of the same client share.
 #[derive(Default)]
 pub struct Seen {
     asked: Mutex<HashMap<Id, AwaitedAnswer>>,
@@ -48,7 +48,8 @@ struct Answers {
 }
 
 impl Seen {
-    /// Returns a history for another server of the same client. Both share the answers.
+    /// Returns a handle for another server of the same client, which shares the history of answers but has its own open
+    /// requests.
     pub fn for_another_server(&self) -> Seen {
         Seen {
             asked: Mutex::default(),
@@ -56,7 +57,7 @@ impl Seen {
         }
     }
 
-    /// Registers a request whose answer is to be kept.
+    /// Registers a request whose answer is to be recorded.
     pub fn ask(&self, id: &Id, asked: AwaitedAnswer) {
         let mut all = lock(&self.asked);
         // A server that leaves so many requests unanswered will not answer them.
@@ -71,7 +72,7 @@ impl Seen {
         lock(&self.asked).remove(id);
     }
 
-    /// Adds an answer that is forwarded to the client to the history, if its request is registered.
+    /// Adds an answer that is forwarded to the client to the history. Does nothing if its request was not registered.
     pub fn answered(&self, id: &Id, frame: &Frame) {
         let Some(asked) = lock(&self.asked).remove(id) else {
             return;

@@ -44,8 +44,8 @@ pub enum ElicitationAnswer {
 }
 
 impl Relay {
-    /// Returns the question to show in the client. `None` if the person at the client may not be asked about this
-    /// approval, or if the client cannot show the whole question as a form.
+    /// Returns the question to show in the client. `None` if the settings do not let the person at the client decide
+    /// this approval, or if the client cannot show the whole question as a form.
     pub(super) async fn question(&self, in_flight: &InFlightCall, approval: &Approval) -> Option<Question> {
         let may = self.may_ask_about(approval);
         let capabilities = match &in_flight.call.says.capabilities {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Upper limit of the wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A server that ran this long counts as working, so its end counts as the first in a row again.
+/// Run time after which a server counts as working, so that the count of consecutive failures starts again.
 const WORKED: Duration = Duration::from_secs(60);
 
 /// Delays the restart of servers that fail repeatedly. Counts consecutive failures per key (a caller or the name of a

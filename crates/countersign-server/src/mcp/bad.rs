@@ -1,7 +1,7 @@
-//! Bytes that are not a valid message: why, and which request they seem to belong to.
+//! Bytes that are not a valid message: the reason, and the request that they seem to belong to.
 //!
 //! Bytes that the strict parser rejected are searched for request ids, so that a waiting caller learns that no answer
-//! will come. The ids only end waits and name requests in errors; nothing is forwarded because of them.
+//! will come. The ids are used only to end waits and to name requests in errors; nothing is forwarded because of them.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl Bad {
         &self.problem
     }
 
-    /// Returns true if the bytes are only whitespace, which may stand between messages.
+    /// Returns true if the bytes are only whitespace, which is allowed between messages.
     pub fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }

@@ -38,7 +38,7 @@ pub struct ToolCall {
     pub says: Says,
     /// `requestState`: the opaque state of an earlier `input_required` result, if the client continues that call.
     pub state: Option<String>,
-    /// `inputResponses`: the client's answers to the questions of an `input_required` result, as JSON.
+    /// `inputResponses`: the client's answers to the questions of an `input_required` result, as JSON, if it sent any.
     pub answers: Option<String>,
     /// Whether the client asks for a task with the `task` parameter, which protocol versions before 2026-07-28 have.
     pub wants_task: bool,
@@ -99,7 +99,7 @@ impl Says {
     }
 }
 
-/// Returns true for a member of `_meta` that the protocol defines for requests.
+/// Returns true if the protocol defines this member of `_meta` for requests.
 fn is_of_protocol(name: &str) -> bool {
     let name = name.strip_prefix(PROTOCOL);
     name.is_some_and(|name| PROTOCOL_MEMBERS.contains(&name))
@@ -112,13 +112,13 @@ pub fn name_of(object: &[u8]) -> Option<String> {
 }
 
 impl ToolCall {
-    /// Returns true if the call carries the answer to a question that the gateway asked.
+    /// Returns true if the call carries the answer to a question that the gateway itself asked.
     pub fn brings_ours(&self) -> bool {
         self.state.as_deref().is_some_and(round::is_ours)
     }
 
-    /// Returns the call that this one continues, if this one carries the state or the answers of a server's own
-    /// question.
+    /// Returns the call that this one continues; `None` if this one carries neither the state of nor the answers to a
+    /// server's own question.
     pub fn continues(&self) -> Option<Continuation> {
         let state = self.state.clone().filter(|state| !round::is_ours(state));
         let brings_answers = self.answers.is_some() && !self.brings_ours();

@@ -32,13 +32,13 @@ pub struct Frame {
     pub line: OneLine,
     /// Request, notification or response.
     pub kind: Kind,
-    /// Byte range of the id in `line`.
+    /// Byte range of the id in `line`; `None` if the message has no id.
     pub id: Option<Range<usize>>,
-    /// Byte range of the parameters in `line`.
+    /// Byte range of the parameters in `line`; `None` if the message has none.
     pub params: Option<Range<usize>>,
-    /// Byte range of the result in `line`.
+    /// Byte range of the result in `line`; `None` if the message has none.
     pub result: Option<Range<usize>>,
-    /// Byte range of the error in `line`.
+    /// Byte range of the error in `line`; `None` if the message has none.
     pub error: Option<Range<usize>>,
 }
 
@@ -110,7 +110,7 @@ impl Id {
 }
 
 impl Frame {
-    /// Parses a message from a client or a server, strictly.
+    /// Parses a message from a client or a server. Anything that two parsers might read differently is rejected.
     pub fn read(bytes: Bytes) -> Result<Frame, Bad> {
         match strictly(&bytes) {
             Ok(()) => Frame::again(OneLine::new(bytes.clone())).map_err(|problem| Bad::new(problem, bytes)),

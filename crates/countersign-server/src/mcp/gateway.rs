@@ -85,11 +85,11 @@ type ProposalLock = tokio::sync::Mutex<()>;
 #[derive(Clone)]
 pub struct ToolCallRequest {
     pub agent: Agent,
-    /// Credential of the agent.
+    /// Holder of the credential with which the agent proposes.
     pub requester: Person,
-    /// Person the agent acts for.
+    /// Person for whom the agent acts, if any.
     pub on_behalf_of: Option<Person>,
-    /// Session in which the call is proposed.
+    /// Session in which the call is proposed, if any.
     pub session: Option<Session>,
     /// The tool's qualified name.
     pub tool: String,
@@ -112,7 +112,7 @@ pub struct LocatedCall {
 }
 
 impl LocatedCall {
-    /// Returns true if the policy holds the call. Evaluates the policy now if that was not done before.
+    /// Returns true if the policy holds the call. Evaluates the policy now if that was not done beforehand.
     pub fn is_held(&self, gateway: &Gateway) -> bool {
         self.is_held.unwrap_or_else(|| gateway.holds(&self.request))
     }
@@ -182,7 +182,7 @@ impl Gateway {
     }
 
     /// Returns true if an approval was proposed by this gateway, or by another gateway process that was started in the
-    /// same way.
+    /// same way and therefore has the same run names.
     pub fn is_of_ours(&self, approval: &Approval) -> bool {
         let tool = approval.calls.first().map_or("", |call| call.tool.as_str());
         approval.run.as_ref() == Some(self.run_of(tool))
@@ -257,7 +257,7 @@ impl Gateway {
         })
     }
 
-    /// Returns true if the policy holds the call.
+    /// Evaluates the policy and returns true if it holds the call.
     fn holds(&self, request: &ToolCallRequest) -> bool {
         let asked = CallRequest {
             tool: &request.tool,
@@ -442,7 +442,7 @@ impl Gateway {
         self.leave().await;
     }
 
-    /// Waits until the store permanently refuses writes, then has all waiting clients answered. Returns the
+    /// Waits until the store permanently refuses writes, then wakes all waiting clients to be answered. Returns the
     /// store's error.
     pub async fn store_fails(&self) -> StoreError {
         let error = crate::store::store_fails(self.gate.store()).await;

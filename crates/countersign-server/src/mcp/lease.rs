@@ -119,6 +119,7 @@ impl Lease {
     }
 
     /// Returns the session under which calls to a server are proposed. `server` is the server's number in this gateway.
+    /// Never `None` in practice, because the name is always valid.
     pub fn session(&self, server: u64) -> Option<Session> {
         Session::new(format!("{PREFIX}{}.{server}", self.owner)).ok()
     }

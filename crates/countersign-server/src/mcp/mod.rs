@@ -261,7 +261,7 @@ async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, bac
     }
 }
 
-/// Logs a hint about why a server may have ended before it accepted a request.
+/// Logs a hint about why a server may have ended before it accepted any request.
 fn ended_at_once(server: &str) {
     let hint = environment::HINT;
     output::print_to_stderr(&format!(

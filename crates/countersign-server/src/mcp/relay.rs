@@ -43,7 +43,7 @@ const NOTIFICATION: &str = "notifications/";
 /// Channel for messages to the client.
 pub type Back = mpsc::Sender<OneLine>;
 
-/// Disposition of a message from the client.
+/// Next step for a message from the client.
 pub enum Next<T = OneLine> {
     /// Send this to the server.
     Send(T),
@@ -108,8 +108,8 @@ pub struct InFlightCall {
     pub back: Back,
     /// Cancelled when the client no longer wants an answer.
     pub cancelled: CancellationToken,
-    /// Whether the answer is to tell the client at once to ask a person: the tool declares an argument `confirmed`, and
-    /// the call does not set it.
+    /// Whether the client is to be told at once to ask a person: the tool declares an argument `confirmed`, and the
+    /// call does not set it.
     pub asks_first: bool,
 }
 
@@ -129,7 +129,7 @@ pub struct Who {
     pub is_named: bool,
     /// The caller's credential, or the person who started the process.
     pub requester: Person,
-    /// Person the caller acts for.
+    /// Person for whom the caller acts, if any.
     pub on_behalf_of: Option<Person>,
     /// The person at the client, as a decider; `None` if that person is not known.
     pub decider: Option<Decider>,

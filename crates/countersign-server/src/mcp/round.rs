@@ -38,7 +38,7 @@ pub enum Round {
     Answer(OneLine),
 }
 
-/// Returns true if a `requestState` has the prefix of those that the gateway issues.
+/// Returns true if a `requestState` has the prefix of the values that the gateway issues.
 pub fn is_ours(state: &str) -> bool {
     state.starts_with(PREFIX)
 }

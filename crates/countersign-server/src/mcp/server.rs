@@ -71,17 +71,17 @@ pub struct Gone;
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The request was not sent: no connection, or its time limit was over.
+    /// The request was not sent: no connection, or its time limit was over. The text is the reason.
     NotSent(String),
     /// The request was sent and answered with an HTTP error status in place of a message. The server may have acted on
     /// it before, or a proxy in between may have answered.
     Refused(String),
-    /// The request was or may have been sent, and its answer is missing or cannot be read.
+    /// The request was or may have been sent, and its answer is missing or cannot be read. The text is the reason.
     Unknown(String),
 }
 
 impl Lost {
-    /// Returns the reason without its kind.
+    /// Returns the reason as text, whatever its kind.
     pub fn why(self) -> String {
         match self {
             Lost::NotSent(why) | Lost::Refused(why) | Lost::Unknown(why) => why,
@@ -425,7 +425,7 @@ fn is_in_our_name(frame: &Frame) -> bool {
     }
 }
 
-/// Forgets a request of the gateway when dropped, because the caller no longer waits for the answer.
+/// Guard that removes a request of the gateway when dropped, because the caller no longer waits for the answer.
 struct Forget<'s> {
     server: &'s Server,
     id: Id,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use countersign::effect::{Effect, Risk};
 
-/// Default time for which a call is held open: shorter than the fixed request timeouts of known clients, except the
-/// shortest.
+/// Default time for which a call is held open. Shorter than the fixed request timeouts of known clients, except for the
+/// shortest of them.
 pub const HOLD: Duration = Duration::from_secs(45);
 
 /// Default time without a request after which an HTTP session and its server are ended.
@@ -34,7 +34,7 @@ pub struct Settings {
     pub place_words: String,
 }
 
-/// What becomes of an approval when the client cancels its call.
+/// Handling of an approval whose call the client cancels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnCancel {
     /// It stays, and what is approved runs
@@ -44,7 +44,7 @@ pub enum OnCancel {
     Withdraw,
 }
 
-/// Which calls the person at the client may approve there.
+/// Selection of the calls that the person at the client may approve there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AskClient {
     /// None

@@ -51,7 +51,7 @@ pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
 pub enum StartedServers {
     /// One server, started by a command: its name, command and process.
     Command(String, Launch, child::Started),
-    /// One server over streamable HTTP.
+    /// One server over streamable HTTP: its name and address.
     Address(String, HttpTarget),
     /// Several servers behind the multiplexer.
     Several(multiplexer::Connections),

@@ -109,7 +109,7 @@ fn described(approval: &Approval, status: &str, message: Option<&str>, is_modern
     )
 }
 
-/// Returns the status of a task. A denied call counts as completed, with a result that says that it was denied, because
+/// Returns the status of a task. A denied call counts as completed, with a result that reports the denial, because
 /// clients do not fetch the results of failed tasks.
 fn status(approval: &Approval) -> &'static str {
     if !approval.is_finished() {
@@ -312,8 +312,8 @@ impl Relay {
         Some(asked.task(&now, status(&now), ""))
     }
 
-    /// Passes the client's answers to the server's task. Without one nothing is passed, because the gateway's own tasks
-    /// ask no questions.
+    /// Passes the client's answers to the server's task. If there is no such task, the answers are ignored, because the
+    /// gateway's own tasks ask no questions.
     async fn tell_task(&self, asked: &TaskRequest, id: ApprovalId) -> OneLine {
         let Some(behind) = self.gateway.upstreams.task(id) else {
             return asked.done();

@@ -29,7 +29,7 @@ pub struct Listed {
     pub has_schema: bool,
     /// Arguments that are also sent in headers.
     pub in_headers: Arc<[InHeader]>,
-    /// Whether the tool declares an argument `confirmed`, so that its callers expect to be told to ask a person.
+    /// Whether the tool declares an argument `confirmed`, so that its callers expect to be asked for confirmation.
     pub declares_flag: bool,
     /// Whether the tool must be called as a task, with the `task` parameter of protocol versions before 2026-07-28.
     pub needs_task: bool,
@@ -52,8 +52,8 @@ struct State {
 }
 
 impl Tools {
-    /// Returns a tool from the cached list, or `Some(None)` if it is not listed. `None` if the server has to be asked
-    /// first.
+    /// Returns the cached state of a tool: `Some(Some(_))` if it is listed, `Some(None)` if it is not, and `None` if
+    /// the server has to be asked first.
     pub fn known(&self, tool: &str) -> Option<Option<Listed>> {
         let state = self.open();
         let just_failed = state.failed_at.is_some_and(|at| at.elapsed() < ASK_AGAIN);
@@ -85,7 +85,7 @@ impl Tools {
         state.listed.extend(page);
     }
 
-    /// Returns the change count when a listing begins, for [`Tools::replace`].
+    /// Returns the number of changes so far. Call this when a listing begins and pass the result to [`Tools::replace`].
     pub fn began(&self) -> u64 {
         self.open().changes
     }

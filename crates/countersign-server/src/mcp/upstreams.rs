@@ -41,7 +41,7 @@ pub struct Origin {
     pub place: Option<ShownPlace>,
     /// The client's parameters; `None` if another process proposed the call.
     pub params: Option<Bytes>,
-    /// Can be upgraded while the client's request is unanswered.
+    /// Weak reference that can be upgraded while the client's request is unanswered.
     pub request: std::sync::Weak<()>,
 }
 
@@ -127,12 +127,12 @@ impl Upstreams {
             .any(|origin| Arc::ptr_eq(&origin.server, server))
     }
 
-    /// Returns the task that the server made of a running call, if it made one.
+    /// Returns the task with which the server answered a running call; `None` if it did not answer with one.
     pub fn task(&self, approval: ApprovalId) -> Option<ServerTask> {
         lock(&self.0).tasks.get(&approval).cloned()
     }
 
-    /// Records that the client no longer wants the result. If the server makes a task of the call, that task is
+    /// Records that the client no longer wants the result. If the server answers the call with a task, that task is
     /// cancelled.
     pub fn unwanted(&self, approval: ApprovalId) {
         lock(&self.0).unwanted.insert(approval);
@@ -203,7 +203,7 @@ impl Executor for Upstreams {
     }
 }
 
-/// The outcome of a call, or the task that the server made of it.
+/// The outcome of a call, or the task with which the server answered it.
 enum Ran {
     Over(Outcome),
     Task(ServerTask),

@@ -33,7 +33,7 @@ impl AbovePrompt {
         }
     }
 
-    /// Prints the incomplete last line.
+    /// Prints the incomplete last line, if there is one.
     pub fn end(mut self) {
         if !self.begun.is_empty() {
             let rest = std::mem::take(&mut self.begun);

@@ -18,15 +18,16 @@ use crate::duration;
 use crate::view::origin::untraced;
 use crate::view::{ApprovalView, CallView, Outcome, RowWithFullText};
 
-/// Longest result on a short card, in characters.
+/// Maximum length of a result on a short card, in characters.
 const RESULT_CHARS: usize = 600;
-/// Widest pointer column, in columns. A longer pointer shifts only its own value.
+/// Maximum width of the pointer column, in columns. A longer pointer shifts only its own value.
 const WIDEST_POINTER: usize = 32;
-/// Texts with more lines are shown on one line with escaped line breaks, unless the card is complete.
+/// Maximum number of lines of a text. A text with more lines is shown on one line with escaped line breaks, unless the
+/// card is complete.
 const MOST_LINES: usize = 40;
 
-/// A card in a chat with more lines than this repeats its summaries at the end, because those at its beginning may have
-/// scrolled off the screen.
+/// Number of lines above which a card in a chat repeats its summaries at the end, because those at its beginning may
+/// have scrolled off the screen.
 const GLANCE: usize = 20;
 
 /// How much of long values a card shows.

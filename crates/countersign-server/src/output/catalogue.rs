@@ -15,7 +15,7 @@ use super::table::{Cell, render};
 use crate::duration;
 use crate::policy::located;
 
-/// Widest condition in the table, in columns.
+/// Maximum width of a condition in the table, in columns.
 const CONDITION_WIDTH: usize = 48;
 
 /// Lists errors, then warnings, as `file:line:column: message` with hints.

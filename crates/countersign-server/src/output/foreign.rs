@@ -10,14 +10,14 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::table;
 
-/// Start of untrusted text.
+/// Mark at the start of untrusted text.
 pub(super) const BEGIN: char = '\u{e000}';
-/// End of untrusted text.
+/// Mark at the end of untrusted text.
 pub(super) const END: char = '\u{e001}';
 
-/// Start of a quotation inside the program's own text.
+/// Mark at the start of a quotation inside the program's own text.
 pub(super) const QUOTE: char = '\u{e002}';
-/// End of a quotation.
+/// Mark at the end of a quotation.
 pub(super) const UNQUOTE: char = '\u{e003}';
 
 /// Escaped untrusted text. Each of its rows is printed after a gutter.
@@ -25,32 +25,33 @@ pub(super) const UNQUOTE: char = '\u{e003}';
 pub struct Foreign(String);
 
 impl Foreign {
-    /// Escapes text and shows it on one line.
+    /// Creates untrusted text from `text`: escaped, and on one line.
     pub fn new(text: &str) -> Foreign {
         Foreign(one_line(&escape(text)).into_owned())
     }
 
-    /// Escapes text that may already be escaped, and shows it on one line; existing escapes are kept.
+    /// Creates untrusted text on one line from text that may already be escaped; existing escapes are kept.
     pub fn once(text: &str) -> Foreign {
         Foreign(one_line(&once(text)).into_owned())
     }
 
-    /// Escapes text, but keeps its line breaks.
+    /// Creates untrusted text from `text`: escaped, with its line breaks.
     pub fn lines(text: &str) -> Foreign {
         Foreign(up_to_lines(&escape(text), usize::MAX).into_owned())
     }
 
-    /// Escapes a value and shows it on one line, quoted if it could be mistaken for a value of another type.
+    /// Creates untrusted text from a value: escaped, on one line, and quoted if it could be mistaken for a value of
+    /// another type.
     pub fn value(kind: Kind, text: &str) -> Foreign {
         Foreign(one_line(&display::value(kind, text)).into_owned())
     }
 
-    /// Escapes a string value, keeping its line breaks.
+    /// Creates untrusted text from a string value: escaped, with its line breaks.
     pub fn value_lines(text: &str) -> Foreign {
         Foreign(display::lines(text))
     }
 
-    /// Escapes text and shows it on one line, and cuts long text in the middle, saying how much is missing.
+    /// Creates untrusted text on one line. Long text is cut in the middle, with a note on how much is missing.
     pub fn clip(text: &str, max_chars: usize) -> Foreign {
         Foreign(one_line(&clip(text, max_chars).to_string()).into_owned())
     }
@@ -113,7 +114,7 @@ pub fn quoting(sentence: &str) -> String {
     }
 }
 
-/// Starts untrusted text that comes in pieces.
+/// Returns the mark that starts untrusted text which comes in pieces.
 pub fn begin() -> String {
     BEGIN.to_string()
 }
@@ -125,7 +126,7 @@ pub fn piece(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Ends untrusted text that came in pieces.
+/// Returns the mark that ends untrusted text which came in pieces.
 pub fn end() -> String {
     END.to_string()
 }

@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::foreign::{BEGIN, END, QUOTE, UNQUOTE};
 
-/// Printed before every row of untrusted text, and before every wrapped row of a quotation.
+/// Prefix of every row of untrusted text, and of every wrapped row of a quotation.
 pub const GUTTER: &str = "│ ";
 /// Width of the gutter in columns.
 pub const GUTTER_WIDTH: usize = 2;
@@ -34,7 +34,7 @@ pub struct Layout {
     is_foreign: bool,
     /// True inside a quotation, in which a wrapped row may start with untrusted text.
     is_quoted: bool,
-    /// Number of leading spaces of the current line of the program's own text.
+    /// Number of spaces at the start of the current line of the program's own text.
     lead: usize,
     /// True after a space and at the start of a row.
     is_between_words: bool,

@@ -29,7 +29,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Converts the flag `--policy-change`, which is set for a rolling change.
+    /// Converts the flag `--policy-change`: [`Change::Rolling`] if it is set, otherwise [`Change::Refuse`].
     pub fn from_flag(is_set: bool) -> Change {
         match is_set {
             true => Change::Rolling,

@@ -339,7 +339,7 @@ mod tests {
         assert!(file.write_into_room(b"").is_err(), "there is no space left");
     }
 
-    /// The store does not know these calls, so their results count as secret and are left out.
+    /// Results of calls that the store does not know count as secret and are left out.
     #[tokio::test]
     async fn x87_without_a_key_the_results_of_secret_calls_are_left_out() {
         let folder = tempfile::tempdir().unwrap();

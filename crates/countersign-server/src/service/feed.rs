@@ -31,7 +31,7 @@ pub struct EventWithApproval {
     pub approval: SharedApproval,
 }
 
-/// Broadcast senders by tenant. A tenant has a feed only while there are listeners.
+/// Broadcast senders by tenant. A tenant has an entry only while there are listeners.
 #[derive(Default)]
 pub struct Feeds(Mutex<HashMap<Tenant, broadcast::Sender<Arc<EventWithApproval>>>>);
 

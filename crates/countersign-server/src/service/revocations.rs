@@ -44,7 +44,7 @@ struct Followers {
 struct Follower {
     authority_bases: Vec<AuthorityBasis>,
     expires_at: Option<Time>,
-    /// Value of the store's change counter when the credentials were last found valid.
+    /// Value of the store's change counter when the credentials were last found valid; `None` before the first check.
     held_at: Option<u64>,
     end: CancellationToken,
 }

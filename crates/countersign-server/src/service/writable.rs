@@ -4,12 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use countersign::store::{Store, StoreError};
 
-/// Result of the last write that the node made by itself, such as a heartbeat, not on behalf of a request.
+/// Result of the last write that the node made on its own, such as a heartbeat, and not for a request.
 #[derive(Default)]
 pub struct Writable(Mutex<Option<StoreError>>);
 
 impl Writable {
-    /// Records the result of a write that the node made by itself.
+    /// Records the result of a write that the node made on its own.
     pub fn note(&self, written: Result<(), StoreError>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = written.err();
     }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 /// Interval at which the thread checks whether to stop.
 const NOTICES_WITHIN: Duration = Duration::from_millis(50);
-/// Maximum number of unread key presses.
+/// Maximum number of queued key presses that were not handled yet.
 const REMEMBERED: usize = 64;
 
 /// Returns true if neither standard input nor standard output is a terminal any more. A terminal can vanish without a
@@ -77,7 +77,7 @@ impl Keys {
         let _ = thread.join();
     }
 
-    /// Discards unread key presses, which were meant for an earlier card.
+    /// Discards queued key presses, which were meant for an earlier card.
     pub fn forget(&mut self) {
         while self.events.try_recv().is_ok() {}
     }

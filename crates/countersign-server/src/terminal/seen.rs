@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// Rows of the card that have been visible since its area has had the current size.
+/// Rows of the card that have been visible since the card's area got its current size.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Columns and rows of the card's area.

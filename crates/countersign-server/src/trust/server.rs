@@ -20,7 +20,7 @@ pub fn check_server(global: &Global) -> Result<(), Failure> {
     Err(Failure::error("not_trusted", message).hint(format!("if it is yours: countersign trust {url}")))
 }
 
-/// Normalises a server's address as in the trust list: without a trailing slash.
+/// Returns a server's address in the form of the trust list: without a trailing slash.
 pub fn normal(url: &str) -> &str {
     url.trim_end_matches('/')
 }

@@ -33,7 +33,7 @@ pub struct BeforeView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
-    /// Values of a snapshot that contains secrets. Secret values are replaced by a mark.
+    /// Values of a snapshot that contains secrets, with a mark in place of each secret. Absent if no value is secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<ValueView>>,
     /// Values that the call would change.

@@ -18,11 +18,11 @@ pub struct FeedEventView {
     /// Number of the event in the approval's history.
     pub number: u32,
     pub at: Moment,
-    /// Actor that caused the event.
+    /// Actor that caused the event, such as `agent:crm` or `person:alice`.
     pub by: String,
     /// Agent that proposed the approval.
     pub agent_name: String,
-    /// Channel that the approval was proposed in.
+    /// Channel in which the approval was proposed, if any.
     pub channel: Option<String>,
     /// The approval's state when the event was read. May be newer than the event.
     pub status: State,

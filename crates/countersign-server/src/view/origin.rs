@@ -37,17 +37,17 @@ pub struct LeafView {
     pub mark: String,
     /// Mark as cards show it.
     pub tag: String,
-    /// Position of the message in the conversation, counted from 0.
+    /// Position of the message in which the value was found, counted from 0. Absent if it was found in none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<u32>,
-    /// Byte range in that message.
+    /// Byte range of the value's words in that message. Absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<u32>>)]
     pub span: Option<(u32, u32)>,
     /// Words of the message in which the value was found. Absent for secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
-    /// Detail that the tag does not tell, for people.
+    /// Further detail about the origin, for people. Absent if the tag says everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

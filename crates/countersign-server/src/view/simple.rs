@@ -1,7 +1,8 @@
 //! An approval in the shape that clients of other approval services read: flat, with one tool and one of four statuses.
 //!
-//! INVARIANT: nothing of the card is left out. What has no field of its own (notes, warnings, marks, the current state
-//! of what would change) is in `card`, so a client that shows this view has shown what can be approved.
+//! INVARIANT: nothing of the card is left out. Everything without a field of its own (notes, warnings, marks, the
+//! current state of what would change) is in `card`, so a client that shows this view has shown all that a person
+//! approves.
 
 use countersign::approval::Approval;
 use countersign::call::Call;
@@ -24,7 +25,7 @@ use super::make::partly_denied;
 use super::{ApprovalView, Moment, PageView, description, state};
 use crate::leave;
 
-/// Run of an approval that names none.
+/// Run id in the JSON of an approval that has none.
 const NO_RUN: &str = "unknown";
 
 /// An approval in the simple view.
@@ -36,14 +37,14 @@ pub struct SimpleApprovalView {
     /// Run of the agent; `unknown` if it named none.
     pub run_id: String,
     pub agent_name: String,
-    /// Tool of the call. For a request for leave, the tool that it names. Several tools are separated by commas.
+    /// Tool of the call. For a request for permission to use a tool, that tool. Several tools are separated by commas.
     pub tool_name: String,
     /// Arguments of a single call, with secrets replaced by marks; for several calls, `{"calls": […]}`.
     #[schema(value_type = Object)]
     pub tool_arguments: Box<RawValue>,
     #[schema(value_type = String)]
     pub risk_level: Risk,
-    /// What the requester said. Not checked.
+    /// Description given by the requester, if any. Not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// `pending`, `approved`, `rejected` or `expired`. An approval that was superseded or withdrawn is `expired`.
@@ -59,17 +60,17 @@ pub struct SimpleApprovalView {
     #[schema(value_type = Option<String>)]
     pub decided_at: Option<Moment>,
     pub requested_by: String,
-    /// Person who decided, according to the credential.
+    /// Person who decided, according to the credential. Absent if nobody has decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// Name that the request claimed in `decidedBy`. Not checked.
+    /// Name that the decision's request claimed in `decidedBy`, if any. Not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
     /// True if a person approved some of the calls and denied others.
     #[serde(skip_serializing_if = "super::is_false")]
     #[schema(value_type = Option<bool>)]
     pub partly_denied: bool,
-    /// What the gate says that the calls would do.
+    /// Summary of what the calls would do, made by the gate.
     pub summary: String,
     /// The whole card as text.
     pub card: String,
@@ -87,21 +88,21 @@ pub struct SimplePageView {
     pub next: Option<ApprovalId>,
 }
 
-/// An approval, in the view that was asked for.
+/// An approval in the view that the client requested.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum EitherView {
-    /// All that is known of the approval.
+    /// All fields of the approval.
     Full(Box<ApprovalView>),
     /// The fields that clients of other services read.
     Simple(Box<SimpleApprovalView>),
 }
 
-/// A page of approvals, in the view that was asked for.
+/// A page of approvals in the view that the client requested.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum EitherPageView {
-    /// All that is known of the approvals.
+    /// All fields of the approvals.
     Full(PageView),
     /// The fields that clients of other services read.
     Simple(SimplePageView),
@@ -133,8 +134,8 @@ impl ToSchema for EitherPageView {
     }
 }
 
-/// Returns a schema that accepts either type. Not `oneOf`, which is what the derive macro makes of an untagged enum: an
-/// empty page is valid in both views.
+/// Returns a schema that accepts either type. The derive macro would use `oneOf` for an untagged enum, which is wrong
+/// here: an empty page is valid in both views.
 fn any_of<A: ToSchema, B: ToSchema>(description: &str) -> RefOr<Schema> {
     AnyOfBuilder::new()
         .item(Ref::from_schema_name(A::name()))
@@ -148,11 +149,11 @@ fn add_schema<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
     T::schemas(schemas);
 }
 
-/// Views of an approval, as the query parameter `view` names them.
+/// View of an approval, selected with the query parameter `view`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
-    /// All that is known of the approval.
+    /// All fields of the approval.
     #[default]
     Full,
     /// The fields that clients of other services read.

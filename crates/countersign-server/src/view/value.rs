@@ -13,16 +13,17 @@ use super::CallView;
 /// Maximum length of a value in a row, in characters, unless the value is shown in full.
 const LONGEST: usize = 1_000;
 
-/// Value of arguments that are not given completely.
+/// One value of arguments or of a snapshot that contain a secret and are therefore not sent as a whole.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueView {
     /// JSON pointer of the value, escaped.
     pub pointer: String,
-    /// Pointer for people: a member name that could be read as an index, or seem to end early, is quoted.
+    /// Pointer for people: a member name that could be mistaken for an index, or seem to end early, is quoted. Absent
+    /// from older servers.
     #[serde(default)]
     pub name: Option<String>,
-    /// JSON type of the value.
+    /// JSON type of the value. Absent from older servers.
     #[serde(default, rename = "type")]
     #[schema(value_type = Option<ValueType>)]
     pub kind: Option<Kind>,

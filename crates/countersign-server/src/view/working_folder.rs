@@ -23,7 +23,7 @@ pub struct WorkingFolderView {
     pub links: Vec<LinkView>,
 }
 
-/// A path that is a link to another place.
+/// A path that is a symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkView {

@@ -26,7 +26,7 @@ const REMEMBERED: &str = "600";
 pub struct AllowedOrigins(Vec<HeaderValue>);
 
 impl AllowedOrigins {
-    /// Parses origins such as `https://app.example.com`, written as browsers send them. Returns the problem with the
+    /// Parses origins such as `https://app.example.com`, spelled as browsers send them. Fails with a message about the
     /// first one that is not.
     pub fn parse(texts: &[String]) -> Result<AllowedOrigins, String> {
         let origins = texts.iter().map(|text| {
@@ -44,7 +44,7 @@ impl AllowedOrigins {
         origins.collect::<Result<_, _>>().map(AllowedOrigins)
     }
 
-    /// Returns the origin of a request to the API, if it is one of these.
+    /// Returns the origin of a request to the API; `None` if it is not one of the allowed origins.
     pub(super) fn of(&self, uri: &Uri, headers: &HeaderMap) -> Option<&HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
         let mode = headers.get("sec-fetch-mode");
@@ -54,7 +54,7 @@ impl AllowedOrigins {
     }
 }
 
-/// Answers a preflight request of an allowed origin; `None` if the request is none.
+/// Returns the response to a preflight request of an allowed origin; `None` if the request is not a preflight request.
 pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response> {
     let is_preflight =
         *method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -66,7 +66,7 @@ pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response
     is_preflight.then(|| (StatusCode::NO_CONTENT, allowed).into_response())
 }
 
-/// Lets the browser show a response to a page of `origin`.
+/// Adds the headers that let the browser show a response to a page of `origin`.
 pub(super) fn allow(mut response: Response, origin: HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -78,8 +78,8 @@ pub(super) fn allow(mut response: Response, origin: HeaderValue) -> Response {
     response
 }
 
-/// Returns true if the text is an origin as browsers write it: in lower case, without a path and without the usual
-/// port.
+/// Returns true if the text is an origin as browsers spell it: in lower case, without a path, and without the scheme's
+/// default port.
 fn is_origin(text: &str) -> bool {
     let (rest, usual_port) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
         (Some(rest), _) => (rest, 443),

@@ -48,8 +48,8 @@ impl fmt::Display for Late {
 impl Error for Late {}
 
 impl<B> TimedBody<B> {
-    /// Limits the arrival of `inner` to `within`, counted from the first poll at which no data is ready. Sets `late` if
-    /// the limit is exceeded.
+    /// Creates a body that fails unless all of `inner` arrives within `within`, counted from the first poll at which no
+    /// data is ready. Then `late` is set.
     pub fn new(inner: B, within: Duration, late: Late) -> TimedBody<B> {
         TimedBody {
             inner,

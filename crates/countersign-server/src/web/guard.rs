@@ -70,11 +70,11 @@ pub struct HostGuard {
 }
 
 type Answered = Result<Response, Infallible>;
-/// Answer to a request that is not from an allowed other origin.
+/// Future of the response to a request that does not come from an allowed other origin.
 type OwnAnswer = Map<Either<RouteFuture<Infallible>, Ready<Answered>>, fn(Answered) -> Answered>;
 
 impl HostGuard {
-    /// Wraps `inside` with the guard.
+    /// Creates the guard in front of `inside`. `queries` are the query parameters that each route accepts.
     pub fn new(app: App, inside: Router, queries: KnownQueries) -> HostGuard {
         let dress = match app.web().is_secure {
             true => |answered: Answered| answered.map(|answer| add_security_headers(answer, true)),

@@ -22,7 +22,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// Serializes a value as JSON. A failure is logged and becomes a 500.
+/// Serializes a value as JSON. A failure is logged and becomes a 500 response.
 pub fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::with_capacity(USUAL);
     match serde_json::to_writer(&mut bytes, value) {
@@ -34,7 +34,7 @@ pub fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     }
 }
 
-/// Makes a response from bytes that are already JSON.
+/// Creates a response from bytes that are already JSON.
 pub fn answer(bytes: Bytes) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], bytes).into_response()

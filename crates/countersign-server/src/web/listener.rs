@@ -221,7 +221,7 @@ async fn answer<R: Routes>(
     })
 }
 
-/// Makes the 408 response, with the headers that the router adds to every response.
+/// Creates the 408 response, with the headers that the router adds to every response.
 fn too_slow(answer: &Response) -> Response {
     let mut slow = ApiError::too_slow().into_response();
     let headers = slow.headers_mut();

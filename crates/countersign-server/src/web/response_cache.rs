@@ -52,7 +52,8 @@ impl ResponseCache {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => return error.into_response(),
         };
-        // An approval that has expired, but not on record yet, is not cached: its expiry changes the store.
+        // An approval that is past its deadline, but not recorded as expired yet, is not cached: recording the expiry
+        // changes the store.
         let is_recorded = view::state(approval, now) == approval.state;
         let Some(stamp) = stamp.filter(|_| is_recorded) else {
             return json::answer(bytes);

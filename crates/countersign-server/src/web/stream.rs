@@ -27,7 +27,7 @@ pub struct Impatient<S> {
 }
 
 impl<S> Impatient<S> {
-    /// Wraps a connection. A write fails if it makes no progress for `patience`.
+    /// Creates a wrapper around a connection. A write fails if it makes no progress for `patience`.
     pub fn new(inner: S, patience: Duration) -> Impatient<S> {
         Impatient {
             inner,

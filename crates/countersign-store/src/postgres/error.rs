@@ -63,7 +63,7 @@ impl StatementError {
 /// Failure to open the store. No message contains the password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// The URL cannot be used.
+    /// The URL cannot be used, for the given reason.
     #[error("the PostgreSQL URL is no good: {0}")]
     BadUrl(&'static str),
     /// The connection would send passwords and arguments over a network unencrypted.
@@ -88,10 +88,10 @@ pub enum ConnectError {
         /// Error message of the server.
         reason: String,
     },
-    /// The database does not exist.
+    /// The database with this name does not exist.
     #[error("there is no database `{0}`")]
     NoDatabase(String),
-    /// The server has no TLS or an untrusted certificate, or the CA file cannot be used.
+    /// The server has no TLS or an untrusted certificate, or the CA file cannot be used; with the reason.
     #[error("TLS failed: {0}")]
     Tls(String),
     /// The role lacks a privilege.
@@ -118,13 +118,13 @@ pub enum ConnectError {
         /// Last migration this version knows.
         known: i32,
     },
-    /// A migration that was applied differs from the one this version knows.
+    /// A migration that was applied, with this name, differs from the one this version knows.
     #[error("step `{0}` of the schema is not the one that was applied")]
     ChangedMigration(String),
     /// Another node has held the migration lock for too long.
     #[error("another node has been migrating the database for too long")]
     Migrating,
-    /// The server is older than PostgreSQL 13.
+    /// The server has this version, which is older than PostgreSQL 13.
     #[error("PostgreSQL {0} is too old")]
     OldServer(String),
     /// Any other failure, with the server's message.

@@ -15,7 +15,8 @@ const LARGEST_GROUP: usize = 128;
 const MOST_GROUP_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum wait for further commands, even if the last group took long.
 const LONGEST_WAIT: Duration = Duration::from_micros(1000);
-/// The wait is at most 1/3 of the time the last group took: a small delay that can halve the number of transactions.
+/// Divisor of the last group's duration: the wait is at most 1/3 of it. This small delay can halve the number of
+/// transactions.
 const WAIT_FRACTION: u32 = 3;
 
 /// A command and the channel for its answer.

@@ -86,7 +86,7 @@ pub(super) enum GroupError {
     Refused(StoreError),
     /// The transaction conflicted with a concurrent one, so a retry may succeed. Nothing was written.
     Collided(StoreError),
-    /// The connection is lost, and nothing was written.
+    /// The connection is lost, for this reason, and nothing was written.
     Lost(String),
     /// The connection was lost during the commit, or the server answered the commit with a warning. Transaction `xact`
     /// may have been committed, perhaps without reaching a standby.

@@ -31,7 +31,7 @@ pub struct Backup {
 /// Reason why a backup could not be made or cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The target exists already; nothing is overwritten.
+    /// A file at the target path exists already; nothing is overwritten.
     #[error("`{}` already exists", .0.display())]
     Exists(PathBuf),
     /// The file cannot be read or written.
@@ -42,10 +42,10 @@ pub enum BackupError {
         /// Error message of the operating system or of SQLite.
         reason: String,
     },
-    /// The file is not a Countersign store, or it is damaged.
+    /// The file is not a Countersign store, or it is damaged; with the reason.
     #[error("the copy cannot be used: {0}")]
     Damaged(String),
-    /// The file does not match its checksum.
+    /// The file at this path does not match its checksum.
     #[error("`{}` does not fit its checksum", .0.display())]
     ChecksumMismatch(PathBuf),
 }

@@ -12,7 +12,7 @@ use rusqlite::{Error, ErrorCode, ffi};
 pub(super) enum Fault {
     /// The transaction cannot be written now; the store continues.
     Transaction(StoreError),
-    /// The file or its disk is broken: the store must not write anything any more.
+    /// The file or its disk is broken, for this reason: the store must not write anything any more.
     Broken(String),
     /// One command failed. The other commands of its transaction can run without it.
     Command(StoreError),

@@ -16,7 +16,7 @@ pub(super) const LARGEST_GROUP: usize = 1024;
 /// Maximum idle time of the writer while it waits for callers to return.
 const LONGEST_IDLE: Duration = Duration::from_micros(500);
 
-/// The writer idles for at most this fraction (1/4) of the last commit's duration. A wait in vain costs little time,
+/// Divisor of the last commit's duration: the writer idles for at most 1/4 of it. A wait in vain costs little time,
 /// while a successful one can save half of the syncs.
 const IDLE_FRACTION: u32 = 4;
 

@@ -19,7 +19,7 @@ use rusqlite::{Connection, Params, Row};
 
 use super::fault::{bad_record, damaged, read_error};
 
-/// Number of call ids reserved for each approval; positions 1 to 127 are used.
+/// Number of row ids reserved for the calls of each approval; positions 1 to 127 are used.
 pub(super) const CALLS_PER_APPROVAL: i64 = 128;
 
 /// Reason why a row could not be read.

@@ -26,7 +26,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_millis(4500);
 /// Time that [`is_unused`] waits for short commands of other processes to end.
 const UNUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reason why a file was not opened. The file is unchanged.
+/// Reason why a file was not opened. The file is unchanged. Unless a variant says otherwise, a text is the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file's folder does not exist.
@@ -74,10 +74,10 @@ pub enum OpenError {
         /// Number of the migration.
         version: i64,
     },
-    /// The SQLite library is too old: its version can corrupt a database in WAL mode.
+    /// The SQLite library is too old: its version, which is given, can corrupt a database in WAL mode.
     #[error("the SQLite library is version {0}; 3.51.3 or newer is needed")]
     OldLibrary(String),
-    /// The file system does not support a WAL.
+    /// The file system does not support a WAL; with the journal mode that SQLite uses instead.
     #[error("the database cannot keep a write-ahead log here (it stays in mode `{0}`)")]
     NoWal(String),
     /// Another process holds a lock on the file.

@@ -180,8 +180,8 @@ impl<'a> SqlRows<'a> {
         found.map(|loaded| self.accept(loaded)).transpose()
     }
 
-    /// Accepts an approval that was read from the file. INVARIANT: fails if the approval does not match its events; see
-    /// `check_locked`.
+    /// Checks an approval that was read from the file, and remembers it for this transaction. INVARIANT: fails if the
+    /// approval does not match its events; see `check_locked`.
     fn accept(&mut self, loaded: Loaded) -> Result<Approval, StoreError> {
         let (tenant, id) = (&loaded.approval.tenant, loaded.approval.id);
         let known = self.loaded.get(&(tenant.clone(), id)).cloned();

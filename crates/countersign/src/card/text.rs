@@ -22,7 +22,7 @@ const OTHER_POLICY: &str = "held under another policy than the current one, whic
 /// Prefix of every line of a summary or a value except the first. It distinguishes text within a value from lines of
 /// the card.
 const GUTTER: &str = "│ ";
-/// Values with more lines are shown on one line.
+/// Maximum number of lines of a value. A value with more lines is shown on one line.
 const MOST_LINES: usize = 200;
 
 /// The lines of a card, call by call.
@@ -36,7 +36,7 @@ pub struct CardText {
     notes: Vec<String>,
 }
 
-/// Amount of a card that does not fit.
+/// Amount of a card that does not fit into a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Missing {

@@ -50,9 +50,9 @@ pub use void::{Void, Voided};
 /// A write to a store, run as one transaction. Exhaustive, because a store that skips a command loses a write.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Creates a pending approval for held calls: a crash before the commit leaves nothing, a crash after it leaves the
-    /// approval pending. Or records a passed call together with its start: if the process crashes before the commit,
-    /// the call did not run; if it crashes afterwards, the call may have run and ends as unknown.
+    /// Creates a pending approval for held calls, or records a passed call together with its start. A crash before the
+    /// commit leaves nothing, and a passed call did not run. A crash afterwards leaves the approval pending; a passed
+    /// call may have run and ends as unknown.
     Propose(Box<Propose>),
     /// Records a person's decision. A crash before the commit leaves the approval pending; after the commit the
     /// decision is final.

@@ -71,7 +71,7 @@ pub enum ExecuteRefusal {
     EarlierFirst {
         /// The call that has to wait.
         call: CallId,
-        /// Position of the call to run first.
+        /// Position of the call to run first, from 1.
         first: u8,
     },
     /// The target of the undo can no longer be undone. The call will not run.

@@ -1,7 +1,7 @@
 //! Compares a card with the card that it replaces in its channel, value by value.
 //!
-//! Input: a pending approval and the one before it. Output: for each call, what was changed, left out or added, so that a
-//! person who asked for a correction can see that it is the one they asked for, and the only one.
+//! Input: a pending approval and the one before it. Output: for each call, what was changed, left out or added, so that
+//! a person who asked for a correction can see that it was made, and that nothing else changed.
 //! INVARIANT: values that are secret in either card are not shown.
 
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ fn changed_values(old: &Call, call: &Call, is_secret: &dyn Fn(&Call, &str) -> bo
         if count > MOST_VALUES {
             continue;
         }
-        // A text and a number that look the same are shown as written.
+        // If a string and a number would look the same, show both as JSON.
         let looks_same = matches!((was, now), (Some(a), Some(b)) if a.1 == b.1);
         let is_hidden = is_secret(old, pointer) || is_secret(call, pointer);
         let shown = |leaf: Option<&(Kind, String, String)>| {

@@ -32,7 +32,7 @@ pub struct History<'h> {
     sizes: Vec<(ApprovalId, usize)>,
     /// All approvals, by channel.
     in_channels: HashMap<&'h Channel, Vec<&'h Approval>>,
-    /// The first approval that came with the person's conversation.
+    /// The first approval that came with the person's conversation; `None` if none did.
     first_told: Option<ApprovalId>,
     looked_at: Option<usize>,
     is_secret: &'h dyn Fn(&Call, &str) -> bool,
@@ -188,7 +188,7 @@ impl<'h> History<'h> {
             found.push(Concern::NoConversation);
         }
         let was_asked = used.is_some_and(|used| used.first_asked.is_some_and(|first| first < id));
-        // Of an agent without a history, every tool is new, and saying so would tell nothing about the call.
+        // For an agent without a history every tool is new, so that this concern would say nothing about the call.
         let has_history = self.looked_at.is_some() || self.sizes.iter().any(|(earlier, _)| *earlier < id);
         if !was_asked && has_history && approval.undoes.is_none() {
             found.push(Concern::FirstUse {
@@ -198,7 +198,7 @@ impl<'h> History<'h> {
         found
     }
 
-    /// Returns true if a conversation was expected with the call, because an earlier one had it, and none came.
+    /// Returns true if the call came without a conversation although earlier calls of the agent came with one.
     fn lacks_conversation(&self, approval: &Approval, call: &Call) -> bool {
         let was_told = self.first_told.is_some_and(|first| first < approval.id);
         // The values of an edited call come from the person who edits it, those of an undo from the call it undoes.
@@ -207,8 +207,8 @@ impl<'h> History<'h> {
     }
 }
 
-/// Returns true if the person's conversation came with a call. Tool results alone are none: a gateway may have seen
-/// some in one session and none in the next.
+/// Returns true if the call came with a conversation that contains the person's messages. Tool results alone do not
+/// count: a gateway may have seen some in one session and none in the next.
 fn has_conversation(approval: &Approval, call: &Call) -> bool {
     let heard = call.provenance.as_ref().map(|provenance| provenance.heard);
     approval.undoes.is_none() && heard.is_some_and(|heard| heard != Coverage::Tools)

@@ -21,17 +21,17 @@ const LASTS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Maximum number of attempts to write the state when other writers are faster.
 const MOST_TRIES: usize = 32;
 
-/// State of a channel.
+/// State of a channel that the store keeps between messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelState {
     /// The last card shown; `None` if there is none, or if something else was sent since.
     pub(super) card: Option<Card>,
-    /// The language in which a card was fetched last, with the card's digest.
+    /// The language in which a card was fetched last, with the card's digest; `None` if no card was fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fetched: Option<FetchedCard>,
     heard: VecDeque<Key>,
-    /// Digest of the destructive card that was kept although a message was about something else. The next such message
-    /// cancels it.
+    /// Digest of the destructive card that was kept although a message was about something else; `None` if there was no
+    /// such message. The next such message cancels the card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kept_once: Option<Hash>,
 }

@@ -59,7 +59,7 @@ fn clip_units(text: &str, max_chars: usize) -> Clipped {
     };
     let (head, rest) = units.split_at_checked(head_length).unwrap_or_default();
     let mut hidden = rest.len() - fitting(rest.iter().rev(), tail_width);
-    // A combining mark at the beginning of the tail would be drawn on our ellipsis.
+    // A combining mark at the beginning of the tail would be drawn on the ellipsis.
     while rest.get(hidden).is_some_and(|unit| unit.is_mark()) {
         hidden += 1;
     }

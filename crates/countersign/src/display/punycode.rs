@@ -1,7 +1,7 @@
 //! Punycode host names such as `xn--80ak6aa92e.com` (RFC 3492).
 //!
-//! Input: a host name. Output: the name decoded to Unicode or encoded in ASCII; `None` if that is impossible.
-//! Not here: case folding and registry rules. The results are only shown, never looked up.
+//! Input: a host name. Output: the name decoded to Unicode or encoded in ASCII; `None` if that is impossible. Case
+//! folding and registry rules are not applied, because the results are only shown, never looked up.
 
 const BASE: u32 = 36;
 const SMALLEST: u32 = 1;
@@ -9,7 +9,7 @@ const LARGEST: u32 = 26;
 /// First code point beyond ASCII.
 const FIRST: u32 = 0x80;
 
-/// Returns true if a label of a host name is written in Punycode.
+/// Returns true if a label of a host name is encoded in Punycode (`xn--…`).
 pub(super) fn is_disguised(label: &str) -> bool {
     meant(label).is_some_and(|rest| !rest.is_empty())
 }
@@ -79,7 +79,8 @@ fn write(label: &str) -> Option<String> {
     Some(written)
 }
 
-/// Returns the Punycode digit for a value: 0 to 25 are letters, 26 to 35 are the digits 0 to 9.
+/// Returns the Punycode digit for a value: 0 to 25 are letters, 26 to 35 are the digits 0 to 9. `None` for a larger
+/// value.
 fn digit(value: u32) -> Option<char> {
     char::from_digit((value + 10) % BASE, BASE)
 }

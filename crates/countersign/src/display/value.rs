@@ -1,8 +1,8 @@
 //! Shows values on cards so that two different values never look the same.
 //!
 //! Input: the type and text of a JSON value, or the name of a member. Output: its shown form. A text is shown without
-//! quotes if it can only be that text. One that could be read as a number, a literal, a list, nothing at all or one of
-//! our own placeholders is put in quotes. Names are treated the same way.
+//! quotes if it can only be that text. A text that could be mistaken for a number, a literal, a list, an empty value or
+//! a placeholder of this module is put in quotes. Names are treated the same way.
 //! INVARIANT: no text without quotes begins with one, so removing the quotes is unambiguous.
 
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ pub(crate) fn push_value(shown: &mut String, kind: Kind, text: &str, max_chars: 
 pub fn clip_value(kind: Kind, text: &str, max_chars: usize) -> (String, bool) {
     let mut shown = String::with_capacity(text.len().min(max_chars) + 2);
     push_value(&mut shown, kind, text, max_chars);
-    // A short text becomes long if many of its characters are shown as codes.
+    // A short text becomes long if many of its characters are escaped.
     let is_long = text.len() > max_chars || !is_plain(text);
     (shown, is_long && clip(text, max_chars).is_clipped())
 }
@@ -64,17 +64,18 @@ pub fn lines(text: &str) -> String {
     }
 }
 
-/// Stands for a line break in text on one line. The escaper writes this character itself as a code, so nobody can type
-/// a line break that is none.
+/// Stands for a line break in text on one line. If a text contains this character itself, the character is escaped, so
+/// that nobody can fake a line break.
 pub const LINE_BREAK: char = '↵';
 
-/// More lines than this are not shown as lines: they could push what follows out of sight.
+/// Maximum number of lines that are shown as lines; more could push what follows out of sight.
 const MOST_LINES: usize = 40;
 /// Widest indentation of a line that is shown as spaces.
 const WIDEST_INDENT: usize = 32;
-/// A line break as [`escape`] writes it. The escaper never writes this for a text that contains these characters.
+/// Form in which [`escape`] writes a line break. It never writes this for a text that contains these characters
+/// literally.
 const ESCAPED_LINE_BREAK: &str = "\\u{a}";
-/// Beginning of several line breaks in a row as [`escape`] writes them.
+/// Beginning of the form in which [`escape`] writes several line breaks in a row.
 const ESCAPED_LINE_BREAKS: &str = "\\u{a×";
 
 /// Returns escaped text, such as a summary, on one line: line breaks become [`LINE_BREAK`].
@@ -88,8 +89,8 @@ pub fn one_line(escaped: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns escaped text, such as a summary, with its line breaks as real ones; on one line if it has more than 40
-/// lines. A surface has to mark every line as text of others.
+/// Returns escaped text, such as a summary, with real line breaks; on one line if it has more than 40 lines. The caller
+/// has to mark every line as text of others.
 pub fn with_line_breaks(escaped: &str) -> Cow<'_, str> {
     up_to_lines(escaped, MOST_LINES)
 }
@@ -106,7 +107,7 @@ pub fn up_to_lines(escaped: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Escapes characters that only we may write.
+/// Escapes characters that only this module may write, such as [`LINE_BREAK`].
 fn without_signs(escaped: &str) -> Cow<'_, str> {
     match escaped.contains(LINE_BREAK) {
         true => Cow::Owned(escaped.replace(LINE_BREAK, "\\u{21b5}")),
@@ -114,9 +115,9 @@ fn without_signs(escaped: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns escaped text with its line breaks as real ones. No two texts look the same, and no empty lines hide the text
-/// after them: more than three line breaks in a row stay a code, with the text after it on a new line, and so do blanks
-/// at the end of a line. Only the indentation of a line is shown as it is.
+/// Returns escaped text with real line breaks. No two texts look the same, and no empty lines hide the text after them:
+/// more than three line breaks in a row stay escaped, with the text after them on a new line, and so does whitespace at
+/// the end of a line. Only the indentation of a line is shown unescaped.
 fn broken(escaped: &str) -> String {
     let escaped = without_signs(escaped);
     let mut shown = String::with_capacity(escaped.len());
@@ -159,7 +160,7 @@ fn broken(escaped: &str) -> String {
     shown
 }
 
-/// Appends one line of several, with its indentation as spaces and the blanks at its end as codes.
+/// Appends one line of several, with its indentation as spaces and with whitespace at its end escaped.
 fn push_line(shown: &mut String, line: &str, is_first: bool) {
     let text = line.trim_end_matches(is_blank);
     let (indent, text) = match indentation(text).filter(|(_, after)| !is_first && !after.is_empty()) {
@@ -177,14 +178,15 @@ fn push_line(shown: &mut String, line: &str, is_first: bool) {
     }
 }
 
-/// Splits the code for many spaces off the beginning of a line, if the spaces can be shown as they are.
+/// Splits the escape for many spaces off the beginning of a line and returns their number with the rest. `None` if
+/// there is no such escape, or the indentation is too wide to be shown as spaces.
 fn indentation(line: &str) -> Option<(usize, &str)> {
     let (count, after) = line.strip_prefix("\\u{20×")?.split_once('}')?;
     let width = count.parse().ok().filter(|width| *width <= WIDEST_INDENT)?;
     Some((width, after))
 }
 
-/// Returns true if a text without quotes could be read as another value, or would not be visible in full.
+/// Returns true if a text without quotes could be mistaken for another value, or would not be visible in full.
 pub(crate) fn needs_quotes(text: &str) -> bool {
     let is_between = |open: char, close: char| text.starts_with(open) && text.ends_with(close);
     text.is_empty()
@@ -197,7 +199,7 @@ pub(crate) fn needs_quotes(text: &str) -> bool {
         || is_literal(text)
 }
 
-/// Returns true if a text reads as a number or a literal, in JSON or in other languages.
+/// Returns true if a text looks like a number or a literal, in JSON or in other languages.
 fn is_literal(text: &str) -> bool {
     const LONGEST_WORD: usize = 9;
     const WORDS: [&str; 5] = ["true", "false", "null", "none", "undefined"];

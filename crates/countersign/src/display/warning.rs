@@ -188,7 +188,7 @@ fn is_alike(host: &str) -> bool {
     host.split('.').any(is_alike_label)
 }
 
-/// Returns a host as it looks: labels that are not ASCII become the ASCII letters that they resemble.
+/// Returns a host as a reader perceives it: labels that are not ASCII become the ASCII letters that they resemble.
 fn look(host: &str) -> String {
     let label = |label: &str| match label.is_ascii() {
         true => label.to_owned(),

@@ -10,7 +10,7 @@ use crate::id::{Actor, ApprovalId, Person, Tenant};
 use crate::state::{CallState, Illegal, State};
 use crate::time::Time;
 
-/// Inconsistency in a history.
+/// Inconsistency in a history. A `u32` is the number of the event, a `u8` the position of the call, from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokenHistory {
@@ -49,7 +49,7 @@ pub enum BrokenHistory {
         /// Number of events found.
         history: usize,
     },
-    /// The approval's row contradicts its history.
+    /// The approval's row contradicts its history; with the name of the field that differs.
     #[error("the {0} of the approval is not what its history says")]
     OtherContent(&'static str),
     /// A call's arguments, or other fields covered by its digest, were changed.
@@ -236,7 +236,7 @@ fn superseded_so(approval: &Approval, events: &[Event]) -> bool {
     told == approval.superseded_by
 }
 
-/// Information in the history about a call's result.
+/// Information about a call's result in the history.
 #[derive(Clone, Copy)]
 enum ToldResult {
     /// The call has no result.
@@ -314,7 +314,7 @@ fn passed_so(approval: &Approval, events: &[Event]) -> bool {
     pass.number == 2 && is_of_this && is_by_the_gate && approval.calls.len() == 1 && passes.next().is_none()
 }
 
-/// Returns true if the content was erased exactly when the history records an erasure.
+/// Returns true if the content is erased and the history records an erasure, or if neither is the case.
 fn erased_so(approval: &Approval, events: &[Event]) -> bool {
     let mut erased = events.iter().filter(|event| event.what == EventKind::Erased);
     let first = erased.next().map(|event| event.at);

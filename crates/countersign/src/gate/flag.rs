@@ -1,8 +1,8 @@
 //! The `confirmed` flag: support for agents whose tools ask for confirmation themselves.
 //!
-//! Such an agent calls a tool, is answered `requiresConfirmation`, asks the person, and calls again with `confirmed:
-//! true`. The flag itself is never trusted: only a call that a person approved, with the same arguments and in the same
-//! channel, runs, and it runs with the bytes that were shown.
+//! Such an agent calls a tool, gets the result `requiresConfirmation`, asks the person, and calls the tool again with
+//! `confirmed: true`. The flag itself is never trusted: only a call that a person approved, with the same arguments and
+//! in the same channel, runs, and it runs with the bytes that were shown.
 //!
 //! There are two ways to use it. A host that runs the tool itself calls [`Gate::submit_flagged`] and gets the permit. A
 //! host whose calls run as soon as they are approved calls [`Gate::find_flagged`] and answers with the result, once.
@@ -19,9 +19,9 @@ use crate::registry::{Entry, Kind, Put};
 use crate::state::{CallState, State};
 use crate::store::{Filter, StoreError};
 
-/// How long after a person's decision a call with the flag still refers to it.
+/// Maximum time between a person's decision and a call with the flag that refers to it.
 const REFERS_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long the store keeps the record that a result was given; must be longer than `REFERS_WITHIN`.
+/// Time for which the store keeps the record that a result was given; must be longer than `REFERS_WITHIN`.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Instructions for a model on how to handle held calls, for agents with their own loop.
@@ -109,7 +109,7 @@ impl Gate {
     }
 
     /// Records that the result of a call is given to a request with the flag. Returns true for the first request, and
-    /// for a repetition of it under the same idempotency key; the result must be given only then.
+    /// for a repetition of it under the same idempotency key. If it returns false, the result must not be given.
     pub async fn tell_once(
         &self,
         tenant: &Tenant,
@@ -173,8 +173,8 @@ fn is_same_call(call: &Call, wanted: &SubmittedCall) -> bool {
 }
 
 impl Submitted {
-    /// Returns the tool result for the time in which a person is asked: `requiresConfirmation` with a message. `None`
-    /// if no call is held.
+    /// Returns the tool result for the agent while a person is asked: `requiresConfirmation` with a message. `None` if
+    /// no call is held.
     pub fn requires_confirmation(&self) -> Option<String> {
         let approval = self.approval.as_ref()?;
         self.calls
@@ -193,14 +193,15 @@ impl Submitted {
     }
 }
 
-/// Returns the `message` and the `details` with which calls are answered that wait for a person.
+/// Returns the `message` and the `details` of the answer to calls that wait for a person.
 pub fn confirmation(calls: &[&Call]) -> (String, Vec<String>) {
     let summaries = calls.iter().map(|call| call.terms.summary.clone());
     let details: Vec<String> = summaries.collect();
     (format!("Are you sure? {}", details.join("; ")), details)
 }
 
-/// Returns true if a JSON schema of arguments declares the flag, as tools do that ask for confirmation themselves.
+/// Returns true if a JSON schema of arguments declares the flag, as that of a tool that asks for confirmation itself
+/// does.
 pub fn declares_flag(schema: &[u8]) -> bool {
     let Ok(tree) = Tree::read(schema, TopLevel::Object) else {
         return false;

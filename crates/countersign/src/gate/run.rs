@@ -126,7 +126,7 @@ impl Gate {
         running.await.unwrap_or_else(lost)
     }
 
-    /// Records the outcome that a person found out for a call whose outcome was unknown. `note` is the person's
+    /// Records the outcome of a call whose outcome was unknown, as found out by a person. `note` is the person's
     /// explanation.
     pub async fn reconcile(
         &self,

@@ -26,19 +26,19 @@ pub struct Submission {
     pub tenant: Tenant,
     /// The submitting agent.
     pub agent: Agent,
-    /// The credential that the agent used.
+    /// Holder of the credential with which the agent submits.
     pub requester: Person,
     /// The person for whom the agent acts, if known.
     pub on_behalf_of: Option<Person>,
     /// The channel, if any. A channel has at most one pending approval.
     pub channel: Option<Channel>,
-    /// The agent's run, by which related approvals can be listed.
+    /// The agent's run, if any, by which related approvals can be listed.
     pub run: Option<Run>,
-    /// The agent's session, recorded with the approval.
+    /// The agent's session, if any, recorded with the approval.
     pub session: Option<Session>,
-    /// The agent's own explanation, which is shown separately and marked as the agent's claim.
+    /// The agent's own explanation, if any, which is shown separately and marked as the agent's claim.
     pub claim: Option<String>,
-    /// Idempotency key: a submission with the same key is a retry, and proposes nothing new.
+    /// Idempotency key, if any: a submission with the same key is a retry, and proposes nothing new.
     pub key: Option<Key>,
     /// The conversation so far, used to trace where values came from. Without it, their origin is unknown. A
     /// conversation that the agent itself reports can only make rulings stricter; see [`VouchedConversation`].
@@ -148,10 +148,10 @@ pub enum Ruled {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The submission has no calls, or too many.
+    /// The submission has this many calls, which is none or too many.
     #[error("a submission has 1 to {MOST_CALLS} calls, this one has {0}")]
     CallCount(usize),
-    /// The agent's claim is too long.
+    /// The agent's claim has this many bytes, which is more than [`LONGEST_CLAIM`].
     #[error("the agent's own words have {0} bytes, more than {LONGEST_CLAIM}")]
     ClaimTooLong(usize),
     /// A call's secret cannot be stored.
@@ -180,7 +180,7 @@ pub enum SubmitError {
     /// The call cannot be undone, for the given reason.
     #[error("call `{0}` cannot be undone: {1}")]
     NoUndo(CallId, String),
-    /// A submission for an undo has calls of its own, which the undo would ignore.
+    /// A submission for an undo has this many calls of its own, which the undo would ignore.
     #[error("an undo makes its own calls, but the submission has {0}")]
     UndoWithCalls(usize),
     /// The store failed.

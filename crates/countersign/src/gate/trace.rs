@@ -12,7 +12,7 @@ impl Gate {
         Some(self.policy.trace(request.tool, request.arguments, told))
     }
 
-    /// Traces a call as [`Self::trace`] does. `None` also if the policy lets all calls of the tool pass anyway.
+    /// Traces a call as [`Self::trace`] does. Also returns `None` if the policy lets all calls of the tool pass anyway.
     pub(super) fn trace_unless_passed(
         &self,
         submission: &Submission,

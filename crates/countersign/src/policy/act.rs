@@ -6,7 +6,7 @@
 /// Placeholder for a value shown by a template. It is never a word, and a reply that contains it is not interpreted.
 pub(crate) const VALUE: char = '\u{fffc}';
 
-/// Fixed words that the policy uses for one tool.
+/// Words that the policy uses for what one tool does, without the values of any call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Act {
     text: String,
@@ -41,7 +41,7 @@ impl Act {
     }
 
     /// Returns all words of the summary, including those that are shown only under a condition; `None` if there is no
-    /// summary. If there are more of them than fixed words, the summary may describe more than a reply can repeat.
+    /// summary. If this is more than [`Act::summary`] returns, the summary may describe more than a reply can repeat.
     pub(crate) fn every(&self) -> Option<&str> {
         self.every.as_deref()
     }

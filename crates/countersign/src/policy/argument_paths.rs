@@ -1,8 +1,8 @@
 //! The paths that each argument may mean, for conditions that use a variable such as `paths.file_path`.
 //!
 //! Each text in an argument may be a path: as written, resolved against the working folder if that is known, and with
-//! links followed. Words within a longer text are not taken as paths, because a word in a file's content is none; only
-//! the file names in a patch are.
+//! links followed. Words within a longer text are not taken as paths, because the text may be the content of a file;
+//! the file names in a patch are the exception.
 
 use super::sensitive_paths;
 use crate::json::{Node, Tree};

@@ -47,8 +47,8 @@ impl Default for Authority {
 pub(super) struct MinimumAssurances([Assurance; Risk::ALL.len()]);
 
 impl Default for MinimumAssurances {
-    /// Returns the minimum for each risk. Critical calls need at least a button press, which identifies the exact card:
-    /// a text reply is easily sent by mistake or from a hijacked chat account. A policy can require more.
+    /// Returns the default minimum for each risk. Critical calls need at least a button press, which identifies the
+    /// exact card: a text reply is easily sent by mistake or from a hijacked chat account. A policy can require more.
     fn default() -> MinimumAssurances {
         MinimumAssurances([
             Assurance::Text,

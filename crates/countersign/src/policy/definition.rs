@@ -23,13 +23,13 @@ impl Definition {
         }
     }
 
-    /// Builds the definition from a hash that the proposer sent, if any.
+    /// Creates the definition from a hash that the proposer sent. `None` becomes [`Definition::Unknown`].
     pub fn claimed(hash: Option<Hash>) -> Definition {
         hash.map_or(Definition::Unknown, Definition::Claimed)
     }
 
-    /// Builds the definition from a hash that the gate computed from a server's listing, if any. Never use this for a
-    /// hash sent by a proposer.
+    /// Creates the definition from a hash that the gate computed from a server's listing. `None` becomes
+    /// [`Definition::Unknown`]. Never use this for a hash sent by a proposer.
     pub fn read(hash: Option<Hash>) -> Definition {
         hash.map_or(Definition::Unknown, Definition::Read)
     }

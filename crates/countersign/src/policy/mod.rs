@@ -255,7 +255,7 @@ struct Tool {
     /// Arguments that name files; `None` if the tool's calls are not checked for sensitive places.
     places: Option<Places>,
     deny: Option<Condition>,
-    /// The operator's explanation of what `deny` forbids, which the agent gets.
+    /// The operator's explanation of what `deny` forbids, which the agent gets; `None` for a generated one.
     deny_reason: Option<String>,
     raise_risk: Option<Condition>,
     ttl: Option<Duration>,
@@ -459,7 +459,8 @@ impl Policy {
         Ok(self.finish(draft.at_least(least), request))
     }
 
-    /// Finishes the terms of a held call, with a note for the card if some paths could not be followed.
+    /// Completes the terms of a held call. Adds a note for the card if some symbolic links in the arguments could not
+    /// be followed.
     fn finish(&self, mut draft: Draft, request: CallRequest<'_>) -> Terms {
         let unfollowed = sensitive_paths::unfollowed(request.arguments, request.working_folder);
         if let Some(note) = unfollowed.filter(|note| !draft.notes.contains(note)) {
@@ -579,8 +580,8 @@ impl Policy {
         table(arguments, secrets.unwrap_or_default(), salt)
     }
 
-    /// Returns which values the summary of a held call shows in full. Returns none if that cannot be determined because
-    /// the summary was truncated or rendered under another policy.
+    /// Returns which values the summary of a held call shows in full. The result is empty if that cannot be determined
+    /// because the summary was truncated or rendered under another policy.
     pub(crate) fn shown_values(&self, approval: &Approval, call: &Call) -> ShownValues {
         let (name, bytes) = (call.tool.as_str(), call.arguments.as_bytes());
         let summary = &call.terms.summary;

@@ -46,7 +46,7 @@ impl Schema {
         })
     }
 
-    /// Returns the values that the schema lists for a place, by JSON pointer; `None` if it lists none there.
+    /// Returns the values that the schema lists at a JSON pointer; `None` if it lists none there.
     pub fn choices(&self, pointer: &str) -> Option<&[Value]> {
         self.choices.at(pointer)
     }

@@ -71,26 +71,26 @@ const MOST_DECODED: usize = 4;
 /// Prefixes of groups in extended glob patterns, such as `+(a|b)`. A text with one of them is held without being
 /// compared.
 const EXTENDED: [&str; 5] = ["+(", "@(", "?(", "!(", "*("];
-/// Reason for holding a filter that tools may read in another way than this module.
+/// Reason for holding a call with a filter that tools may interpret differently from this module.
 const UNREADABLE: &str = "a pattern that cannot be read for sure";
 
 /// Patterns of a policy: the built-in ones and its own.
 #[derive(Debug)]
 pub(super) struct Sensitive(Vec<Pattern>);
 
-/// The part of a text that makes a call sensitive.
+/// Why a text makes a call sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found<'s> {
-    /// A place that this pattern matches.
+    /// The text names a place that this pattern matches.
     Place(&'s str),
-    /// A link to a place that this pattern matches.
+    /// The text names a link to a place that this pattern matches.
     LinkTo(&'s str),
-    /// A name or pattern that cannot be compared, described in words.
+    /// The text contains a name or pattern that cannot be compared, described in words.
     Unclear(&'static str),
 }
 
 impl Found<'_> {
-    /// Returns why a call is held whose argument `name` names this.
+    /// Returns the reason for holding a call, as a text for people. `name` is the argument that contains the text.
     fn why(self, name: &str) -> String {
         match self {
             Found::Place(entry) => format!("`{name}` names a sensitive place: `{entry}`"),
@@ -305,7 +305,7 @@ impl Pattern {
     }
 
     /// Returns true if a path ends at the folder that directly contains the files of this pattern, such as `.aws` for
-    /// `.aws/credentials`.
+    /// the pattern `.aws/credentials`.
     fn is_below(&self, path: &[&str], is_rooted: bool) -> bool {
         let Some((_, folder)) = self.names.split_last().filter(|(_, folder)| !folder.is_empty()) else {
             return false;
@@ -515,7 +515,8 @@ impl Places {
     }
 }
 
-/// Returns a note about the first argument whose links could not all be followed, if the host follows links.
+/// Returns a note about the first argument whose symbolic links could not all be followed. `None` if all could be, or
+/// if the host does not follow links.
 pub(super) fn unfollowed(arguments: &[u8], folder: Option<&WorkingFolder>) -> Option<String> {
     // A shorter text has neither too many bytes nor too many words.
     folder.filter(|_| arguments.len() > path_names::MOST_NAMES)?;

@@ -196,6 +196,7 @@ fn environment() -> Environment<'static> {
 }
 
 /// Parses a template value. `names` holds the policy key, for messages, and the variables that templates may use.
+/// Returns `None` and reports the mistake to the reader if the value is not valid.
 fn template(
     reader: &mut Reader<'_>,
     value: &Spanned<DeValue<'_>>,

@@ -74,7 +74,7 @@ fn code(template: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the offset of the first `end` outside a string; `None` if the code is not closed.
+/// Returns the offset of the first `end` that is not inside a string literal; `None` if there is none.
 fn end_of_code(code: &str, end: &str) -> Option<usize> {
     let mut quote = None;
     let mut is_escaped = false;

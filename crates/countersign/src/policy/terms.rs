@@ -48,9 +48,9 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Makes the values at `more` paths secret, and hides the secrets that `secrecy` knows in the summary and the
-    /// notes. A summary that contains such a secret is replaced by the `generic` one, which hides values by their
-    /// paths, so that a secret that equals a word of the policy does not hide that word.
+    /// Makes the values at the paths `more` secret, and removes the secrets that `secrecy` knows from the summary and
+    /// the notes. A summary that contains such a secret is replaced by `generic`, which hides values by their paths, so
+    /// that a secret that equals a word of the policy does not hide that word.
     pub(crate) fn hide(
         &mut self,
         more: impl IntoIterator<Item = SecretPath>,
@@ -141,7 +141,7 @@ impl Draft {
         self
     }
 
-    /// Raises the risk to at least this degree.
+    /// Raises the risk to at least this degree. `None` changes nothing.
     pub(super) fn at_least(mut self, least: Option<Risk>) -> Draft {
         self.risk = least.map_or(self.risk, |least| least.max(self.risk));
         self

@@ -29,7 +29,7 @@ impl Policy {
     }
 }
 
-/// A tool's entry in the policy; answers the tracer's questions about the tool.
+/// A tool's entry in the policy, as the source of the tracer's facts about the tool.
 struct Definition<'p> {
     policy: &'p Policy,
     tool: Option<&'p Tool>,

@@ -21,12 +21,13 @@ pub(super) struct Undo(pub(super) CallTemplate);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UndoProblem {
-    /// The policy declares no undo for the tool.
+    /// The policy declares no undo for the tool with this name.
     #[error(
         "the policy declares no `undo` for `{0}`\nhint: undo it by hand; an `undo` that is added counts for later calls"
     )]
     NotDeclared(String),
-    /// This policy declares no undo, but the policy under which the call was proposed does.
+    /// The current policy declares no undo for the tool with this name, but the policy under which the call was
+    /// proposed does.
     #[error(
         "this policy declares no `undo` for `{0}`; the policy that the call was proposed under does\n\
          hint: undo it at the service that has that policy, or name it with `--policy FILE`"
@@ -51,15 +52,16 @@ pub enum UndoProblem {
 }
 
 impl Policy {
-    /// Returns what each argument of a tool's undo is made from: its JSON pointer, and names such as `args.id`.
+    /// Returns the variables from which each argument of a tool's undo is built: the JSON pointer of the argument, and
+    /// names such as `args.id`.
     pub(crate) fn undo_sources(&self, tool: &str) -> Vec<(String, Vec<String>)> {
         let undo = self.tools.get(tool).and_then(|tool| tool.undo.as_ref());
         undo.map(|undo| undo.0.sources()).unwrap_or_default()
     }
 
     /// Returns the provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a
-    /// value taken from the call's arguments keeps the mark that it has in the call. `None` if the call has no marks to
-    /// keep: the undo's values are then those of a call that was not traced either.
+    /// value taken from the call's arguments keeps the mark that it has in the call. `None` if the call was not traced
+    /// and the origin of some value is therefore unknown.
     pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Option<Provenance> {
         let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {

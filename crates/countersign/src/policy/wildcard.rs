@@ -11,7 +11,7 @@ use super::sensitive_paths::MOST_NAMES;
 /// Maximum length in characters of a path component whose wildcards are compared; a longer one counts as a match.
 const LONGEST_WILD: usize = 1024;
 
-/// Extensions of ordinary files that some sensitive ones share: `Cargo.toml` and `secrets.toml`.
+/// Extensions of ordinary files that some sensitive files have, too: `Cargo.toml` and `secrets.toml`.
 const ORDINARY: [&str; 4] = ["json", "php", "toml", "yml"];
 
 /// Returns true for a filter that asks for all files of an ordinary kind: `*.toml`.
@@ -51,7 +51,7 @@ pub(super) fn is_same(pattern: &str, name: &str) -> bool {
 }
 
 /// Returns true if some name matches both a pattern and a path component with wildcards, and the component fixes enough
-/// of that name's beginning or end to mean it; `*a*` fixes neither.
+/// of that name's beginning or end to refer to it; `*a*` fixes neither.
 fn is_overlap(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = one_for_each_class(pattern);
     let name: Vec<char> = one_for_each_class(name);
@@ -120,12 +120,12 @@ pub(super) fn has_unreadable_class(name: &str) -> bool {
     false
 }
 
-/// Returns true for a wildcard that gives no hint of what is meant: `*`, `**`, `*.*`.
+/// Returns true for a wildcard that says nothing about the names it matches: `*`, `**`, `*.*`.
 pub(super) fn is_plain_wildcard(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.chars().all(|c| "*?.".contains(c))
 }
 
-/// Matches a name against a glob of `*`, `?` and `[…]`; a class `[…]` matches any one character.
+/// Returns true if a name matches a glob of `*`, `?` and `[…]`; a class `[…]` matches any one character.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = one_for_each_class(pattern);
     let name: Vec<char> = name.chars().collect();

@@ -1,15 +1,14 @@
 //! The conversation before a call: its messages and their roles.
 //!
-//! Input: messages in order, from the program that held the conversation. Output: the newest ones, within limits.
-//! Not here: trust in text. The speaker is determined by the role, never by the text: a tool result that begins with
-//! "User:" is a tool result.
+//! Input: messages in order, from the program that held the conversation. Output: the newest ones, within limits. The
+//! speaker is determined by the role, never by the text: a tool result that begins with "User:" is a tool result.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// Maximum size of a conversation, in bytes. The beginning of a longer one is ignored, which can only make more values
-/// look unstated.
+/// Maximum size of a conversation, in bytes. The beginning of a longer one is ignored, so values stated only there
+/// count as stated by nobody.
 pub const MOST_BYTES: usize = 1024 * 1024;
 /// Maximum number of messages examined.
 pub const MOST_MESSAGES: usize = 2_000;
@@ -30,7 +29,7 @@ pub enum Message {
     Person {
         /// Text of the message.
         text: String,
-        /// Time of the message, needed to resolve words such as "tomorrow".
+        /// Time of the message, needed to resolve words such as "tomorrow". If `None`, such words are not resolved.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Time>,
     },
@@ -56,7 +55,7 @@ pub enum Message {
         text: String,
     },
     /// Marker that the person's messages are missing, as for a gateway between an agent and its tools. Any value that
-    /// no tool states is then unknown. Set by this program only; callers cannot send it.
+    /// no tool states is then unknown. Set by the gateway only; callers cannot send it.
     #[serde(skip)]
     Unheard,
 }

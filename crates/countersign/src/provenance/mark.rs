@@ -63,7 +63,7 @@ pub struct Traced {
 const KEY: &str = "key:";
 
 impl Traced {
-    /// Builds the origin of a member name.
+    /// Creates the entry for a member name instead of a value. `pointer` is that of the member.
     #[cfg(feature = "provenance")]
     pub(super) fn key(pointer: &str, mark: Mark) -> Traced {
         let pointer = format!("{KEY}{pointer}");
@@ -159,7 +159,8 @@ pub struct Part {
 }
 
 impl Derived {
-    /// Returns the first tool among the parts: a value composed with a tool's words is not the person's.
+    /// Returns the first tool among the parts; `None` if all parts are the person's. A value composed with a tool's
+    /// words does not count as the person's.
     pub fn tool(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| part.tool.as_deref())
     }

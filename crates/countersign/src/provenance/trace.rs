@@ -1,8 +1,8 @@
 //! Traces the values of a call: finds who stated each of them.
 //!
 //! Input: the conversation, and the exact bytes of a call's arguments. Output: a mark for each value, with the words it
-//! was found in. Not here: language models, fuzzy matching, and trust in wording. A value counts as stated only if it
-//! was stated as a whole; the speaker is determined by a message's role in the conversation, never by its text.
+//! was found in. Neither language models nor fuzzy matching are used. A value counts as stated only if it was stated as
+//! a whole; the speaker is determined by a message's role in the conversation, never by its text.
 //!
 //! Explanations are tried in this fixed order:
 //!
@@ -59,8 +59,8 @@ pub trait Declared {
         is_parameter(pointer)
     }
 
-    /// Returns true if strangers may have written the tool's results, even if the conversation gives them the role
-    /// `tool`.
+    /// Returns true if strangers may have written the tool's results, such as web pages, even if the conversation gives
+    /// them the role `tool`.
     fn is_outside(&self, _tool: &str) -> bool {
         false
     }
@@ -156,10 +156,10 @@ struct Tracing<'c, 'v> {
 struct Source<'c> {
     message: usize,
     by: By<'c>,
-    /// Day of the message, in UTC.
+    /// Day on which the message was sent, in UTC. `None` if it is unknown.
     said: Option<Date>,
     text: Text<'c>,
-    /// The text with JSON and YAML escapes resolved, if it has any.
+    /// The text with JSON and YAML escapes resolved. `None` if it has no escapes.
     plain: Option<Text<'c>>,
 }
 
@@ -181,7 +181,7 @@ impl<'c> Source<'c> {
         std::iter::once(&self.text).chain(&self.plain)
     }
 
-    /// Describes a part of a derived value that this message states.
+    /// Creates the part of a derived value that this message states with `words`.
     fn part(&self, words: &str) -> Part {
         let (tool, is_outside) = match self.by {
             By::Person => (None, false),

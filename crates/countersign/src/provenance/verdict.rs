@@ -119,9 +119,9 @@ impl Provenance {
         self.leaves.iter().all(|leaf| leaf.mark.prominence() == 0)
     }
 
-    /// Returns the verdict, followed by the values that nobody stated or strangers may have written, most prominent
-    /// first, as plain text for a chat. `rows` must be the call's table, in which secrets are hidden. Each line begins
-    /// with the mark, so that no value can appear before it.
+    /// Returns the verdict as plain text for a chat, followed by the values that nobody stated or that strangers may
+    /// have written, most prominent first. `rows` must be the call's table, in which secrets are hidden. Each line
+    /// begins with the mark, so that no value can appear before it.
     pub fn prompt(&self, rows: &[Row], words: &Origins) -> String {
         let marks = Marks::new(self);
         let mark = |row: &Row| marks.of(row);

@@ -23,8 +23,8 @@ const QUESTION: &[&str] = &[
     "what", "whats", "which", "who", "whose", "whom", "why", "how", "where", "when", "qué", "cuál", "cuáles",
     "quién", "cuántos",
 ];
-/// Words without a subject of their own. A question made of these and of words of the card is about the card. Verbs
-/// that ask for something else ("show", "find", "list") are left out on purpose.
+/// Words that say nothing about the subject of a question. A question made of these and of words of the card is about
+/// the card. Verbs that ask for something else ("show", "find", "list") are left out on purpose.
 const SMALL: &[&str] = &[
     "a",
     "about",
@@ -193,14 +193,14 @@ const SMALL: &[&str] = &[
     "exactamente",
     "la",
 ];
-/// More small words, of Spanish.
+/// Continuation of [`SMALL`] with Spanish words.
 const SMALL_SPANISH: &[&str] = &[
     "las", "le", "les", "lo", "los", "me", "no", "para", "pero", "pasa", "pasará", "por", "puede", "puedo",
     "que", "qué", "quién", "se", "ser", "serán", "será", "si", "son", "su", "sus", "también", "todo",
     "todos", "una", "un", "va", "van", "y", "cuál", "cuáles", "cuántos",
 ];
 
-/// Beginnings that ask for time.
+/// Beginnings of a reply that asks for time.
 const WAIT: &[&[&str]] = &[
     &["wait"],
     &["hold", "on"],
@@ -227,7 +227,7 @@ const WAIT: &[&[&str]] = &[
     &["aspetta"],
     &["um", "momento"],
 ];
-/// Beginnings of a correction, whatever follows.
+/// Beginnings of a reply that is a correction, whatever follows.
 const CORRECTION: &[&[&str]] = &[
     &["make", "it"],
     &["make", "that"],
@@ -252,7 +252,7 @@ const CORRECTION: &[&[&str]] = &[
     &["todo", "menos"],
     &["alle", "ausser"],
 ];
-/// Beginnings of a correction if a word of the card or a number follows.
+/// Beginnings of a reply that is a correction only if a word of the card or a number follows.
 const CORRECTION_OF: &[&str] = &[
     "change", "correct", "drop", "except", "fix", "instead", "just", "make", "not", "only", "rather",
     "remove", "rename", "replace", "set", "skip", "use", "with", "without", "cambia", "solo", "sin",
@@ -379,7 +379,8 @@ fn begins_with_yes(offer: &Offer<'_>, text: &str, language: Option<&str>) -> boo
     beginning(text).is_some_and(is_yes)
 }
 
-/// Returns the text before its first comma, other mark or joining word; `None` if there is no text before or after it.
+/// Returns the text before the first comma, other punctuation mark or joining word such as "but". `None` if there is no
+/// text before or after it.
 fn beginning(text: &str) -> Option<&str> {
     let text = text.trim();
     let at_mark = text.find([',', ';', ':', '.', '!', '–', '—', '\n', '，', '、', '。']);

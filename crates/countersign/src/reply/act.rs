@@ -21,7 +21,7 @@ use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, is_english, ph
 use super::word::{Words, is_unspaced, split};
 use crate::policy::Act;
 
-/// Words of the offer that name the act.
+/// Words of a card that name its act, and properties of the act that limit what counts as a yes.
 #[derive(Default)]
 pub(super) struct ActWords {
     /// Label of the approving button.
@@ -42,7 +42,8 @@ pub(super) struct ActWords {
     /// True if the act's verb alone may mean something else: it may refer to the card ("please change"), or it is in no
     /// list, and many verbs are idioms for a no ("table it", "park it").
     pub(super) is_verb_unclear: bool,
-    /// True if the act is negated and the reply repeats a word of it: "do it" to "Do not notify".
+    /// True if the act is negated and the reply repeats a word of it without the negation, such as "do it" to "Do not
+    /// notify".
     pub(super) is_turned: bool,
     /// True if one of the act's words negates or doubts the others.
     pub(super) is_negated: bool,
@@ -50,21 +51,22 @@ pub(super) struct ActWords {
     pub(super) has_not: bool,
     /// True if the approving label refuses or stops something that the act does not: "Reject" to "Pay invoice".
     pub(super) has_contrary_label: bool,
-    /// True if the approving label is no verb and no yes ("Off", "Without"), so that only the label itself approves.
+    /// True if the approving label is neither a verb nor a yes ("Off", "Without"), so that only the exact label
+    /// approves.
     pub(super) has_unclear_label: bool,
     /// True if the operator's approving label is the act's verb and nothing else, so that "delete it" repeats it.
     pub(super) has_verb_label: bool,
     /// True if the noun after the act's verb may be the noun of another act ("Transfer limit"), so that the verb
     /// without its object may mean the opposite.
     pub(super) is_object_unclear: bool,
-    /// True if the act is more than its verb and object, so that repeating these two is not enough.
+    /// True if the act has words besides its verb and object, so that repeating these two is not enough.
     is_more: bool,
 }
 
 /// One of the texts by which the card names its act: the label, the summary or the title.
 #[derive(Clone, Debug, Default)]
 struct Name {
-    /// All fixed words, in order.
+    /// All words of the text except values, in order.
     whole: Phrase,
     /// The verb; empty if it could not be found.
     verb: Phrase,
@@ -81,7 +83,7 @@ struct Name {
 /// A part of a reply that names the act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    /// Number of the reply's words.
+    /// Number of words in this part of the reply.
     pub(super) length: usize,
     /// True if the words are only the verb, exactly as on the card. The verb alone may refer to several calls.
     pub(super) is_verb_alone: bool,
@@ -249,7 +251,7 @@ impl ActWords {
         }
     }
 
-    /// Returns the known properties of the act, without the words that name it.
+    /// Returns a copy without the words that name the act, but with its known properties.
     pub(super) fn unnamed(&self) -> ActWords {
         ActWords {
             refuses: self.refuses,
@@ -357,7 +359,8 @@ impl ActWords {
 }
 
 impl Name {
-    /// Returns the number of words at the start of `rest` that are this verb or a synonym; `None` if there are none.
+    /// Returns the number of words at the start of `rest` that are this name's verb or a synonym; `None` if there are
+    /// none.
     fn verb_at(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
         let own = begins(rest, &self.verb).then_some(self.verb.len());
         let lists = listed.iter().flat_map(|phrases| &phrases.same);
@@ -373,8 +376,8 @@ impl Name {
         own.into_iter().chain(same).chain(told).max()
     }
 
-    /// Returns the number of words at the start of `rest` that are this verb with a pronoun inside it, as in "shut it
-    /// down"; `None` if there are none.
+    /// Returns the number of words at the start of `rest` that are this name's verb with a pronoun inside it, as in
+    /// "shut it down"; `None` if there are none.
     fn divided_verb_at(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
         let ([verb, particle], [first, behind @ ..]) = (self.verb.as_slice(), rest) else {
             return None;
@@ -385,7 +388,8 @@ impl Name {
     }
 }
 
-/// Returns the number of words in the longest phrase of these lists that `rest` begins with; `None` if there is none.
+/// Returns the number of words in the longest phrase that `rest` begins with, among the phrases that `of` selects from
+/// these lists; `None` if there is none.
 pub(super) fn longest(rest: &[&str], listed: &[&Phrases], of: fn(&Phrases) -> &Vec<Phrase>) -> Option<usize> {
     let phrases = listed.iter().flat_map(|phrases| of(phrases));
     phrases.filter(|phrase| begins(rest, phrase)).map(Vec::len).max()
@@ -435,7 +439,7 @@ struct NameReader<'a> {
     listed: Vec<&'static Phrases>,
 }
 
-/// A fixed word of an act, and whether a value, a comma or a hyphen precedes it.
+/// A word of an act that is not part of a value, and whether a value, a comma or a hyphen precedes it.
 struct Fixed {
     word: String,
     is_after_value: bool,
@@ -505,7 +509,7 @@ impl<'a> NameReader<'a> {
                 .any(|language| language.is_act(id))
     }
 
-    /// Returns true for a word that cannot be a verb: an article, a pronoun, a conjunction.
+    /// Returns true for a function word, which cannot be a verb: an article, a pronoun, a conjunction.
     fn is_little(&self, word: &str) -> bool {
         let id = self.tables.lexicon.find(word);
         let mut languages = self.languages.iter().flatten();
@@ -781,7 +785,7 @@ impl<'a> NameReader<'a> {
             && !self.is_in(&noun.word, |phrases| &phrases.part)
     }
 
-    /// Reads the words next to the verb: the object, up to the first value or preposition, and the rest. The rest adds
+    /// Parses the words next to the verb: the object, up to the first value or preposition, and the rest. The rest adds
     /// nothing to the act if it only introduces values: "to …", "with email …".
     fn objects(&self, words: &[Fixed], text: &str) -> Name {
         let is_part = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.part);
@@ -843,7 +847,7 @@ impl<'a> NameReader<'a> {
     }
 }
 
-/// Units that may follow a value.
+/// Currency units that may follow a value.
 const UNITS: [&str; 20] = [
     "eur", "usd", "gbp", "chf", "jpy", "cny", "inr", "pln", "sek", "nok", "dkk", "czk", "euro", "euros",
     "dollar", "dollars", "pounds", "€", "$", "£",
@@ -857,8 +861,8 @@ fn contains(words: &[String], phrase: &[String]) -> bool {
     !phrase.is_empty() && words.windows(phrase.len()).any(|part| part == phrase)
 }
 
-/// Returns true if a punctuation mark between fixed words may join another act or condition: "Back up & wipe", "Send
-/// (draft)". Marks next to a value only set it off.
+/// Returns true if a punctuation mark between the words may join another act or condition: "Back up & wipe", "Send
+/// (draft)". Marks next to a value only delimit it.
 fn joins(text: &str) -> bool {
     const MARKS: &str = ",;:&+/\\|<>=~*()[]{}–—→⇒›»«·•‧、；：，。（）＆＋／｜＝";
     let joins = |fixed: &str| {
@@ -869,7 +873,7 @@ fn joins(text: &str) -> bool {
     text.split(crate::policy::VALUE).any(joins)
 }
 
-/// Returns true for a summary such as "Post …: …", in which only the last value may tell what is done.
+/// Returns true for a summary such as "Post …: …", in which only the last value may say what is done.
 fn ends_in_named_value(summary: &str) -> bool {
     let mut parts = summary.split(crate::policy::VALUE).map(str::trim);
     let is_word = |first: &str| split(first).len() == 1;
@@ -880,7 +884,7 @@ fn ends_in_named_value(summary: &str) -> bool {
         && parts.next().is_some()
 }
 
-/// Returns the fixed words of an act.
+/// Returns the words of an act that are not part of a value.
 fn fixed(text: &str) -> Vec<Fixed> {
     let words = Words::of(text, usize::MAX).unwrap_or_default();
     let read = |index: usize| Fixed {

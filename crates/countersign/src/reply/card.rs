@@ -21,7 +21,7 @@ use super::word::{Words, is_unspaced, split};
 /// How much a reply must contain to be plain enough for a card.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Enough {
-    /// Nothing more: the reply is exactly the approving label.
+    /// The exact approving label; no other reply is enough.
     IsLabel,
     /// A yes or the approving label.
     Yes,

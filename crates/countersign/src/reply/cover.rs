@@ -8,7 +8,7 @@ use super::card::{has_particle, is_condition};
 use super::phrases::{Phrase, Phrases, all_phrases, begins, is_english, is_letter, phrases_of};
 use super::word::is_unspaced;
 
-/// Requirements of a card, and whether the reply has a plain yes.
+/// Requirements of a card on the reply that approves it.
 #[derive(Clone, Copy)]
 pub(super) struct Needs {
     /// True if a filler is not enough.
@@ -38,7 +38,7 @@ const GO_ON: u32 = 1 << 6;
 const ONWARD: u32 = 1 << 8;
 /// A yes that is more than the plain word: "sure", "do it".
 const LOOSE: u32 = 1 << 9;
-/// Words that refer to a single call: "delete it".
+/// Words of the act that refer to a single call: "delete it".
 const SINGLE: u32 = 1 << 10;
 /// A judgement such as "correct", which may refer to what the act objects to.
 const JUDGEMENT: u32 = 1 << 11;
@@ -60,7 +60,8 @@ const PARTIAL: u32 = 1 << 19;
 /// Phrases that may be the object of an open verb.
 const CONTENT: u32 = YES | MILD | THANKS | APPROVAL | GO_ON | ONWARD | JUDGEMENT | PRAISE | FAIR;
 
-/// Returns true if phrases and the act, named at most once, cover the whole reply and at least one of them approves.
+/// Returns true if the whole reply can be divided into listed phrases and at most one name of the act, and at least one
+/// of these parts approves.
 pub(super) fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs) -> bool {
     // For each word boundary, the sets of bits that some reading reaches there.
     let mut reached: Vec<Vec<u32>> = vec![Vec::new(); reply.len() + 1];
@@ -186,7 +187,7 @@ fn may_follow(held: u32, adds: u32) -> bool {
     !(is_again || is_content || is_told || is_noun)
 }
 
-/// Returns the bits of words that name the act.
+/// Returns the bit flags for words that name the act.
 fn bits(named: Named) -> u32 {
     let single = if named.is_verb_alone { 0 } else { SINGLE };
     let object = match (named.has_object, named.is_open) {

@@ -1,7 +1,6 @@
 //! Refusals that name the act: "don't delete it", "nicht löschen", "no borres".
 //!
-//! Such a reply is one that the language tables do not understand. They know the plain noes, which are not handled
-//! here.
+//! This module handles only replies that the language tables do not understand; the tables know the plain noes.
 //!
 //! Every word has to be a negation, a form of the act's verb, its object, or a courtesy. So "don't only delete it" and
 //! "no, delete it" refuse nothing.
@@ -82,7 +81,7 @@ pub(super) fn refuses(tables: &Tables, offer: &Offer<'_>, words: &Words, said: O
     }
 }
 
-/// Kind of a verb's form, which determines when a reply with that form refuses the act.
+/// Kind of a verb form, which determines when a reply with that form refuses the act.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Can also command the act ("delete"), so a "no" before it is not enough: "no, delete" refuses nothing.

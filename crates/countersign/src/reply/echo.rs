@@ -28,12 +28,13 @@ const CHOICES: [&str; 8] = ["or", "which", "what", "who", "how", "o", "oder", "o
 /// alternative to the act.
 const NEAR: usize = 6;
 
-/// Selects the words of an offer that name the act.
+/// Rule that selects the words of an offer that name the act.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Head {
     /// Every act word in the prompt of another program.
     Any,
-    /// The first word of the label that does more than agree. Holds the number of words in the label.
+    /// The first word of the label that is more than an agreement such as "yes". Holds the number of words in the
+    /// label.
     Label(usize),
     /// The first act word of the operator's own description.
     First,
@@ -168,8 +169,8 @@ impl<'a> OfferVocabulary<'a> {
             .is_some_and(|before| language.is_stop(self.id(before)))
     }
 
-    /// Returns true if word `at` of the reply repeats the offered word at `place`. A refusal repeats only the offered
-    /// act.
+    /// Returns true if word `at` of the reply repeats the offered word at `place`. A refusing word repeats only an
+    /// offered act.
     fn meets(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
         let acts = language.acts(id);
         let is_met = self.shares_stem(at, place) || (acts != 0 && acts & language.acts(self.id(place)) != 0);

@@ -32,7 +32,7 @@ pub enum PieceKind {
     Aside,
     /// Has a meaning only if a yes or a filler precedes it: "confirm it".
     After,
-    /// Looks like a yes but is none: irony, a shrug, a request to be told something.
+    /// Looks like a yes but is none: irony, a shrug, a request for information.
     Doubt,
     /// Repeated words of the offer.
     Echo,

@@ -26,9 +26,9 @@ const RICH: [(&str, &str); 14] = [
     ("zh yue", include_str!("tables/chinese.txt")),
 ];
 
-/// Short tables of further languages, each after a line `@ tag tag`.
+/// Tables of languages with few phrases. Each table follows a line `@ TAG …` with the tags of its language.
 const SHORT: &str = include_str!("tables/others.txt");
-/// Phrases that look like a yes but are none, for each language after a line `@ tag`.
+/// Phrases that look like a yes but are none. Those of each language follow a line `@ TAG`.
 const DOUBTS: &str = include_str!("tables/doubts.txt");
 const UNIVERSAL: &str = include_str!("tables/universal.txt");
 /// Yes and no words of locales; see the comment in the file.
@@ -51,7 +51,7 @@ pub(super) struct Tables {
     known: Vec<u64>,
     tags: HashMap<&'static str, usize>,
     locales: HashMap<String, Locale>,
-    /// For each whole reply: true if it means yes in some locale, true if it means no in some.
+    /// For each whole reply, two flags: whether it means yes in some locale, and whether it means no in some locale.
     anywhere: HashMap<String, (bool, bool)>,
     longest_phrase: usize,
 }
@@ -302,7 +302,7 @@ impl Tables {
         known.copied().unwrap_or(0)
     }
 
-    /// Returns English, the fallback of all other languages.
+    /// Returns English, the fallback of all other languages. `None` only if the tables could not be built.
     pub(super) fn english(&self) -> Option<&Language> {
         self.languages.first()
     }

@@ -67,7 +67,7 @@ fn base(c: char) -> char {
 /// collisions.
 pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<QuickHasher>>;
 
-/// Multiplies and rotates, eight bytes at a time.
+/// Fast hasher without protection against collisions. Multiplies and rotates, eight bytes at a time.
 #[derive(Default)]
 pub(super) struct QuickHasher(u64);
 

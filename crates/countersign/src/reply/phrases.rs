@@ -23,7 +23,7 @@ pub(super) struct Phrases {
     pub(super) praise: Vec<Phrase>,
     /// Like `yes`, but not for an act that refuses, stops or waits.
     pub(super) onward: Vec<Phrase>,
-    /// Verbs of acts by which something waits or stays as it is.
+    /// Verbs of acts that make something wait or keep it as it is.
     pub(super) wait: Vec<Phrase>,
     /// Verbs of acts that refuse, stop, undo or defer.
     pub(super) refuse: Vec<Phrase>,
@@ -31,19 +31,19 @@ pub(super) struct Phrases {
     pub(super) opposite: Vec<Phrase>,
     /// Words that narrow what an act does or join another act to it.
     pub(super) except: Vec<Phrase>,
-    /// Words that begin another part of an act, such as "to".
+    /// Prepositions that begin another part of an act, such as "to".
     pub(super) part: Vec<Phrase>,
-    /// Words that introduce a value with its name, such as "with".
+    /// Prepositions that introduce a value with its name, such as "with".
     pub(super) with: Vec<Phrase>,
     /// Words that belong to the verb before them, such as "up".
     pub(super) particle: Vec<Phrase>,
     /// Words that say when, how often or how much.
     pub(super) narrow: Vec<Phrase>,
-    /// Nouns that name acts: after another noun they are the act, as in "order cancellation".
+    /// Nouns that name acts. After another noun they are the act, as in "order cancellation".
     pub(super) noun: Vec<Phrase>,
     /// Nouns for things that prevent, end or reduce what the verb before them does, as in "delete protection".
     pub(super) counter: Vec<Phrase>,
-    /// Nouns of things, which a verb before them acts on.
+    /// Nouns for things that a verb before them acts on.
     pub(super) thing: Vec<Phrase>,
     /// Verbs that can also be nouns.
     pub(super) both: Vec<Phrase>,
@@ -55,7 +55,7 @@ pub(super) struct Phrases {
     /// Like `unsaid`, but for forms that refuse by themselves: negated ones, and verbs for the opposite, such as
     /// "keep".
     pub(super) against: Vec<Vec<Phrase>>,
-    /// True if little more than the plain yes is listed.
+    /// True if the table lists little more than the plain yes for this language.
     pub(super) has_particles_only: bool,
     pub(super) soft: Vec<Phrase>,
     pub(super) thanks: Vec<Phrase>,
@@ -66,7 +66,7 @@ pub(super) struct Phrases {
     pub(super) lead: Vec<Phrase>,
     /// Verbs that name the same act, one list per act.
     pub(super) same: Vec<Vec<Phrase>>,
-    /// More verbs that object to nothing and put nothing off.
+    /// Further verbs that neither object to something nor put it off.
     pub(super) familiar: Vec<Phrase>,
     /// Phrases that are a yes only where "approved" would be one: they may judge the object of the act.
     pub(super) fair: Vec<Phrase>,
@@ -81,7 +81,7 @@ pub(super) struct Phrases {
     pub(super) not: Vec<Phrase>,
     /// Like `not`, but counts anywhere in a reply.
     pub(super) never: Vec<Phrase>,
-    /// Allowed only at the beginning of a reply: elsewhere the same words may not be a greeting.
+    /// Greetings. Allowed only at the beginning of a reply: elsewhere the same words may have another meaning.
     pub(super) greeting: Vec<Phrase>,
     /// Phrases that mean all of several calls.
     pub(super) all: Vec<Phrase>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Reason for a reading.
+/// Reason for a reading. A `String` in a variant is the whole reply, unless the variant says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {

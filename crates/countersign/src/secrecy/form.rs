@@ -17,9 +17,9 @@ const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// One form in which the text of a secret may appear.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    /// Case-folded: matches in any letter case.
+    /// Case-folded text, which matches in any letter case.
     AnyCase(String),
-    /// Matches exactly: in base64, another case is another text.
+    /// Text that matches exactly: in base64, another case is another text.
     Exact(String),
 }
 

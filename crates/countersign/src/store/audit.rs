@@ -215,7 +215,7 @@ pub struct StoredCall {
 pub struct StoredEvent {
     pub number: i64,
     pub at: i64,
-    /// `None` if the policy that the event refers to is missing.
+    /// Hash of the policy that the event refers to; `None` if that policy is missing from the store.
     pub policy: Option<[u8; 32]>,
     pub by: String,
     pub what: String,

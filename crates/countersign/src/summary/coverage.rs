@@ -63,7 +63,7 @@ impl ShownValues {
 
 /// Block of a template that encloses the current position.
 enum Block {
-    /// `{% if path %}`
+    /// `{% if path %}`, with the segments of the path.
     If(Vec<String>),
     /// A branch or loop that may not be reached.
     Unclear,

@@ -17,8 +17,8 @@ pub struct Row {
     pub name: String,
     /// Type of the value.
     pub kind: Kind,
-    /// Shown form of the value. A text that could be read as something else is in quotes, so different values look
-    /// different.
+    /// Shown form of the value. A text that could be mistaken for a value of another type is in quotes, so that
+    /// different values look different.
     pub value: String,
     /// Size of the value in bytes: for a string, of its text; for anything else, of its JSON.
     pub bytes: usize,

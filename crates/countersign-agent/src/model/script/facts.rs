@@ -17,7 +17,7 @@ pub(super) struct Facts {
     pub(super) after: Option<Vec<CallResult>>,
     /// Last answer of each tool since the person's last message.
     latest: BTreeMap<String, Value>,
-    /// Calls of the pending card: tool, arguments, and what the model was told about them.
+    /// Calls of the pending card: tool, arguments, and the message that the model got about them.
     pending: Vec<Value>,
 }
 

@@ -81,8 +81,8 @@ fn look_at_file(path: &Path) -> Vec<Finding> {
         return vec![Finding::good("file", "only its owner can use it")];
     }
     if open.is_empty() {
-        // This program creates files that only their owner can use. So someone has changed the permissions, perhaps on
-        // purpose.
+        // This program creates files that only their owner can access, so someone has changed the permissions, perhaps
+        // on purpose.
         let message = format!("its group can access `{}`", shared.join("`, `"));
         let hint = format!("unless this is intended, run: chmod 600 {}", shared.join(" "));
         return vec![Finding::warning("file", message, &hint)];

@@ -1,5 +1,5 @@
-//! Converts news of a conversation with a served agent to server-sent events, for programs. Texts are sent unescaped; a
-//! client has to escape them before it displays them.
+//! Converts progress events of a conversation with a served agent to server-sent events, for programs. Texts are sent
+//! unescaped; a client has to escape them before it displays them.
 //!
 //! In the simple view, calls and their results have the shape that clients of other agent services read.
 
@@ -15,8 +15,8 @@ use crate::service::agents::{News, card_key};
 use crate::view::{self, View};
 use crate::web::App;
 
-/// Returns the server-sent events for one item of news; none for news that only the pages use. When a card has ended,
-/// its event is followed by a `result` event for each of its calls.
+/// Returns the server-sent events for one item of news, or an empty list for news that only the pages use. When a card
+/// has ended, its event is followed by a `result` event for each of its calls.
 pub async fn frames(app: &App, news: &News, shape: View) -> Vec<Sent> {
     let mut sent: Vec<Sent> = frame(app, news, shape).await.into_iter().collect();
     if let News::Progress(progress) = news
@@ -37,7 +37,7 @@ pub async fn frames(app: &App, news: &News, shape: View) -> Vec<Sent> {
     sent
 }
 
-/// Returns the event for the result of a call.
+/// Returns the event for the result of a call, or `None` if it cannot be serialized.
 fn result_frame(result: ResultView, shape: View) -> Option<Sent> {
     match shape {
         View::Full => named("result", &result),

@@ -26,7 +26,7 @@ use crate::wire::ErrorView;
 use frame::{frames, named};
 use wire::{SessionView, StreamQuery, TalkBody};
 
-/// Message to a client that reads its stream too slowly, after which the stream ends.
+/// Message that ends the stream of a client that reads it too slowly.
 const LAGGED: &str = "this client reads too slowly; read the session and reconnect";
 /// Keep-alive interval of an idle stream.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);

@@ -14,15 +14,17 @@ use crate::wire::PromptView;
 pub struct TalkBody {
     /// Session to continue; a new one if absent.
     pub session: Option<String>,
-    /// Text of the person's message.
+    /// Text of the person's message, at most 16 KiB. Either `text` or `button` is required.
     pub text: Option<String>,
-    /// Payload of a pressed button, instead of text: `approve` or `deny` of a `held` event.
+    /// Payload of a pressed button: `approve` or `deny` of a `held` event. Either `text` or `button` is required.
     pub button: Option<String>,
-    /// Positions of the calls to approve, counted from 1, with the `approve` button of a card with several calls.
+    /// Positions of the calls to approve, counted from 1, with the `approve` button of a card with several calls. All
+    /// calls if absent.
     pub calls: Option<Vec<u8>>,
-    /// The `card` of the `held` event that the person saw last.
+    /// The `card` of the `held` event that the person saw last. If absent, a yes decides nothing.
     pub after: Option<String>,
-    /// Id of the message. A repeated id counts once.
+    /// Id of the message, chosen by the client. A message whose id was already received has no further effect. Random
+    /// if absent.
     pub message_id: Option<String>,
 }
 
@@ -49,9 +51,9 @@ pub struct SessionView {
     pub model: String,
     /// Messages, oldest first.
     pub messages: Vec<MessageView>,
-    /// Pending card.
+    /// The card that waits for a decision. Null if there is none.
     pub pending: Option<PromptView>,
-    /// Value to send as `after` in the answer to the pending card.
+    /// Value to send as `after` in the answer to the pending card. Null if no card is pending.
     pub card: Option<String>,
 }
 
@@ -61,18 +63,18 @@ pub struct SessionView {
 pub struct MessageView {
     /// `person`, `reply` (a person's answer to a card), `agent`, `results` or `channel`.
     pub role: &'static str,
-    /// Text of the message.
+    /// Text of the message. Absent if there is none, as for `results`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Calls that the agent made.
+    /// Calls that the agent made. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CalledView>,
-    /// Results of the agent's calls.
+    /// Results of the agent's calls. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ResultView>,
 }
 
-/// Call of an agent. Its arguments are shown on the card, with secrets hidden.
+/// Call of an agent. The arguments are not included; they are on the card, with secrets hidden.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CalledView {
     /// Id that connects the call with its result.
@@ -109,7 +111,7 @@ pub struct HeldView {
     pub approval: ApprovalView,
 }
 
-/// Level and name under which a client's trace shows the event.
+/// Log level and name under which a client's trace shows the event.
 #[derive(Debug, Serialize)]
 pub struct Trace {
     pub level: &'static str,
@@ -135,7 +137,7 @@ pub struct ToolCallView<'a> {
 }
 
 impl<'a> ToolCallView<'a> {
-    /// Creates the data for a call.
+    /// Creates the event data for a call.
     pub fn new(id: &'a str, tool: &'a str) -> ToolCallView<'a> {
         ToolCallView {
             kind: "tool-call",
@@ -157,7 +159,7 @@ pub struct ToolResultView {
     /// `requiresConfirmation`.
     result: Box<RawValue>,
     is_error: bool,
-    /// Entry for the client's trace, if a person has to confirm the call first.
+    /// Entry for the client's trace. `None` unless a person has to confirm the call first.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<TraceEntry>,
 }
@@ -181,7 +183,7 @@ impl From<ResultView> for ToolResultView {
             tool_name: view.tool.clone(),
             summary: format!("{}: Confirmation required", view.tool),
         });
-        // The content of a held call is an object of ours, so a member can be put in front.
+        // The content of a held call is a JSON object made by this service, so a member can be inserted at its start.
         let content = match (view.requires_confirmation, view.content.strip_prefix('{')) {
             (true, Some(rest)) => format!(r#"{{"requiresConfirmation":true,{rest}"#),
             _ => view.content,

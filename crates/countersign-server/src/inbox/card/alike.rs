@@ -1,6 +1,6 @@
-//! A batch of like calls as one table: a row for each call, a column for each value.
+//! A batch of similar calls as one table: a row for each call, a column for each value.
 //!
-//! Input: the calls of a card. Output: the table, or nothing if a row could not show everything about its call.
+//! Input: the calls of a card. Output: the table, or `None` if a row could not show everything about its call.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use super::call::CallCard;
 use super::section::{Column, Section, columns, fits_cell};
 use super::value::CardValue;
 
-/// Fewer calls are shown one below the other.
+/// Minimum number of calls for a table. Fewer calls are listed one below the other.
 const FEWEST: usize = 3;
-/// Most values of a call.
+/// Maximum number of values per call, each of which is a column.
 const MOST_COLUMNS: usize = 6;
 
 /// Calls of one tool that differ only in a few short values.
@@ -51,7 +51,7 @@ impl AlikeCalls {
     }
 }
 
-/// Returns true if everything but the values of two calls is the same, and nothing about the call needs more room.
+/// Returns true if two calls differ only in their values, and everything about `call` fits into a table row.
 fn is_like(call: &CallCard, first: &CallCard) -> bool {
     call.tool == first.tool
         && (call.effect, call.risk, call.can_undo) == (first.effect, first.risk, first.can_undo)
@@ -64,7 +64,7 @@ fn is_like(call: &CallCard, first: &CallCard) -> bool {
         && !call.summary.contains('\n')
 }
 
-/// Returns the values of a call if all of them are short and none is nested.
+/// Returns the values of a call, or `None` if one of them is nested or too long for a table cell.
 fn short_values(call: &CallCard) -> Option<&[CardValue]> {
     match call.values.sections.as_slice() {
         [Section::Values { values }] if values.iter().all(fits_cell) => Some(values),

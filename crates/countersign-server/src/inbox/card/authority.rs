@@ -1,7 +1,5 @@
-//! Predicts whether the viewer may approve a card.
-//!
-//! Not here: the rule itself. The gate enforces it inside the transaction; this only hides buttons that would be
-//! refused.
+//! Predicts whether the viewer may approve a card, so that the page can hide buttons that would be refused. The rule
+//! itself is enforced by the gate, inside the transaction that records the decision.
 
 use countersign::approval::{Approval, Endorsement};
 use countersign::call::Call;

@@ -19,9 +19,9 @@ use crate::inbox::arguments::visible_lines;
 use crate::inbox::edit_form::Field;
 use crate::view::{ChangeView, before};
 
-/// Largest snapshot shown on the list, in bytes.
+/// Maximum size of a snapshot on the list, in bytes.
 const BEFORE_BYTES: usize = 600;
-/// Longest result shown on a card, in characters.
+/// Maximum length of a result on a card, in characters.
 const RESULT_CHARS: usize = 600;
 
 /// Template values of one call.
@@ -37,7 +37,7 @@ pub struct CallCard {
     pub notes: Vec<String>,
     /// Concerns: facts that deserve a second look.
     pub concerns: Vec<String>,
-    /// Which values the person stated. `None` if there are no values, or a person edited them.
+    /// Summary of which values the person stated. `None` if the call has no values, or a person edited them.
     pub verdict: Option<Verdict>,
     pub values: Values,
     /// Snapshot of what the call would change. `None` if there is none or it is too long for this card.
@@ -71,7 +71,7 @@ pub struct Edit {
     pub text: String,
     pub lines: usize,
     pub problem: Option<String>,
-    /// Placeholder for secrets, if the arguments contain any.
+    /// Placeholder shown in place of secrets. `None` if the arguments contain no secret.
     pub kept: Option<&'static str>,
     /// Fields for the values; empty if the arguments are edited as JSON.
     pub fields: Vec<Field>,
@@ -90,7 +90,7 @@ pub struct BeforeCard {
 #[derive(Debug, Serialize)]
 pub struct ResultCard {
     pub text: String,
-    /// Full size, if the text is cut.
+    /// Full size of the result in words. `None` if the text is complete.
     pub size: Option<String>,
 }
 

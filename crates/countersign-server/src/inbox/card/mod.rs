@@ -1,9 +1,8 @@
-//! Card of an approval: everything a person needs to decide, and what became of it.
+//! Card of an approval: everything a person needs to decide, and the outcome.
 //!
 //! Input: an approval, the policy, the store's time and the viewer. Output: values for the templates, with untrusted
-//! text already escaped.
-//! Not here: HTML and rules. The gate accepts or refuses a decision; this module only hides buttons that would be
-//! refused.
+//! text already escaped. This module contains neither HTML nor rules. The gate accepts or refuses a decision; this
+//! module only hides buttons that would be refused.
 
 mod alike;
 mod authority;
@@ -34,7 +33,7 @@ use serde::Serialize;
 use crate::duration;
 use crate::view::{self, Outcome};
 
-/// Longest claim shown on the list, in characters.
+/// Maximum length of a claim on the list, in characters.
 const CLAIM_CHARS: usize = 240;
 
 /// Inputs of a card besides the approval.
@@ -42,9 +41,9 @@ const CLAIM_CHARS: usize = 240;
 pub struct Drawing<'a> {
     /// Policy that declares the secret arguments.
     pub policy: &'a Policy,
-    /// The store's time.
+    /// Current time of the store's clock.
     pub now: Time,
-    /// The viewer, if they may decide anything.
+    /// The viewer. `None` if the viewer may decide nothing.
     pub decider: Option<&'a Decider>,
     /// How much of the arguments to show.
     pub measure: Measure,
@@ -60,13 +59,13 @@ pub struct Card {
     pub state: &'static str,
     /// The decision in words; for a batch, how many of its calls were approved.
     pub decided: String,
-    /// Results of the calls, if not all succeeded.
+    /// Outcomes of calls that did not succeed, in words. Empty for a single call, or if all succeeded.
     pub rest: String,
-    /// Decision and results in words, on one label.
+    /// Decision and outcomes of the calls in words, as the text of one label.
     pub label: String,
     /// CSS class of the label.
     pub tone: &'static str,
-    /// Why the policy let the call pass, if it did.
+    /// Why the policy let the call pass; `None` if it did not.
     pub passed_because: Option<String>,
     pub is_pending: bool,
     pub title: String,
@@ -75,7 +74,7 @@ pub struct Card {
     pub is_grave: bool,
     pub calls: Vec<CallCard>,
     pub is_batch: bool,
-    /// The calls as one table, if they are alike.
+    /// The calls as one table. `None` if they are too few or too different for one.
     pub alike: Option<AlikeCalls>,
     /// True if part of what would run is not shown, so the card cannot be approved on this page.
     pub is_partial: bool,
@@ -95,7 +94,7 @@ pub struct Card {
     pub no: String,
     pub approvers: String,
     pub may: ViewerPermissions,
-    /// Endorsements so far, if several people have to approve.
+    /// Endorsements so far. Used only if several people have to approve.
     pub endorsed: Vec<Endorsed>,
     pub ended: Option<Ended>,
     pub undoes: Option<ApprovalLink>,
@@ -114,7 +113,7 @@ pub struct Moment {
     pub stamp: String,
 }
 
-/// How and by whom an approval was ended.
+/// How an approval ended, and who ended it.
 #[derive(Debug, Serialize)]
 pub struct Ended {
     pub by: Option<String>,
@@ -133,7 +132,7 @@ pub struct Endorsed {
     pub at: Moment,
     pub surface: String,
     pub comment: Option<String>,
-    /// Approved calls, if not all of them.
+    /// Positions of the calls that the person approved; `None` if the person approved all.
     pub only: Option<Vec<u8>>,
 }
 
@@ -145,7 +144,7 @@ pub struct ApprovalLink {
 }
 
 impl Moment {
-    /// Describes a time relative to `now`, past or future.
+    /// Creates the exact and the relative form of a time, which may be before or after `now`.
     pub fn new(moment: Time, now: Time) -> Moment {
         Moment {
             exact: moment.to_string(),
@@ -166,7 +165,7 @@ impl Moment {
     }
 }
 
-/// Writes a time to the second, with its zone: `2026-11-18 04:30:44 UTC`.
+/// Formats a time to the second, with its zone: `2026-11-18 04:30:44 UTC`.
 fn stamp(moment: Time) -> String {
     let exact = moment.to_string();
     let (day, time) = exact.split_once('T').unwrap_or((&exact, ""));
@@ -257,7 +256,8 @@ impl Card {
     }
 }
 
-/// Returns a title in place of a summary that is a list of values and leaves some out, if the card shows all of them.
+/// Returns a shorter title for a single call whose summary is a truncated list of values. `None` if the summary is not
+/// truncated, or if the card does not show all values.
 fn short_title(calls: &[CallCard]) -> Option<String> {
     let [call] = calls else { return None };
     let list = call
@@ -295,17 +295,18 @@ pub fn risk(approval: &Approval) -> Risk {
     risks.max().unwrap_or(Risk::Low)
 }
 
-/// Escapes untrusted text for display on one line.
+/// Escapes untrusted text, including line breaks, for display on one line.
 pub fn shown(text: &str) -> String {
     one_line(&escape(text)).into_owned()
 }
 
-/// Escapes untrusted text for display but keeps its line breaks. Text of too many lines is put on one line.
+/// Escapes untrusted text for display but keeps its line breaks. If the text has too many lines, the line breaks are
+/// escaped too.
 pub fn shown_lines(text: &str) -> String {
     with_line_breaks(&escape(text)).into_owned()
 }
 
-/// Describes a surface in words.
+/// Describes a surface (where a decision was made, such as `command_line`) in words for people.
 pub fn surface_words(surface: &str) -> String {
     match surface {
         "text" => "a text reply".to_owned(),
@@ -330,7 +331,7 @@ fn approval_link(id: countersign::id::ApprovalId) -> ApprovalLink {
     }
 }
 
-/// Returns the label of a button: the policy's word for a single call, always our own word ("all") for a batch.
+/// Returns the label of a button: the policy's word for a single call, always the inbox's own word ("all") for a batch.
 fn label<'a>(
     approval: &'a Approval,
     word: impl Fn(&'a countersign::call::Call) -> Option<&'a str>,

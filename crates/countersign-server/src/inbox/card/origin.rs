@@ -28,8 +28,8 @@ pub struct Verdict {
 }
 
 impl Marked {
-    /// Returns how a mark is displayed. `voucher` tells whether the gate or the agent supplied the conversation in which
-    /// the value was traced.
+    /// Creates the display form of a mark. `voucher` says whether the gate or the agent supplied the conversation in
+    /// which the value was traced.
     pub fn new(mark: &Mark, voucher: Voucher) -> Marked {
         let is_plain = matches!(mark, Mark::Invented { agent_said_it: false });
         Marked {
@@ -54,12 +54,13 @@ impl Marked {
 }
 
 impl Verdict {
-    /// Returns the gate's verdict, or says why the values of the call were not traced. The latter is no warning: a
-    /// conversation that was expected and did not come is a concern.
+    /// Creates the summary from the call's provenance or, without provenance, from the reason why the values were not
+    /// traced. A missing conversation is not a warning here; if one was expected, a concern reports that.
     pub fn new(provenance: Option<&Provenance>, is_undo: bool) -> Verdict {
         match provenance {
             Some(provenance) => {
-                // Where the gate never hears the person, unknown values are to be expected.
+                // If the gate records only tool results and no messages of the person, unknown values are to be
+                // expected.
                 let is_expected = |mark: &Mark| provenance.heard == Coverage::Tools && *mark == Mark::Unknown;
                 let marks = provenance.leaves.iter().map(|leaf| &leaf.mark);
                 let marks = marks.filter(|mark| !is_expected(mark)).map(Mark::prominence);

@@ -1,27 +1,27 @@
-//! Arrangement of the values of a call: a list of like objects is a table, any other nested object a part that can be
-//! folded.
+//! Arrangement of the values of a call: a list of similar objects becomes a table, any other nested object a
+//! collapsible group.
 //!
 //! Input: the values of a call, in their order. Output: sections for the templates, with every value in exactly one of
 //! them. Values that nobody stated come first on each level; the rows of a table keep their order.
-//! INVARIANT: everything is open when the page arrives, so nothing can be approved that was folded by us.
+//! INVARIANT: every section is expanded when the page loads, so nobody approves a value that the page had hidden.
 
 use serde::Serialize;
 
 use super::origin::Marked;
 use super::value::CardValue;
 
-/// Objects that are nested more deeply are not folded: their values have long names instead.
+/// Maximum nesting depth of groups. Values below it are listed with their full path as name.
 const MOST_DEPTH: usize = 5;
-/// Most columns of a table.
+/// Maximum number of columns of a table.
 const MOST_COLUMNS: usize = 8;
-/// Longest text in a cell of a table, in characters.
+/// Maximum length of a text in a cell of a table, in characters.
 const CELL_CHARS: usize = 120;
 
-/// Some values that are shown together.
+/// Group of values that are shown together.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Section {
-    /// Values with a name each.
+    /// Plain list of named values.
     Values { values: Vec<CardValue> },
     /// Values of a nested object, or of a list whose items have little in common.
     Group {
@@ -30,7 +30,7 @@ pub enum Section {
         count: usize,
         sections: Vec<Section>,
     },
-    /// Items of a list.
+    /// List whose items are the rows of a table.
     Table {
         name: String,
         columns: Vec<Column>,
@@ -41,9 +41,9 @@ pub enum Section {
 /// Column of a table.
 #[derive(Debug, Serialize)]
 pub struct Column {
-    /// Name of the member. Empty for items that are no objects.
+    /// Name of the object member. Empty for list items that are not objects.
     pub name: String,
-    /// Provenance mark, if it is the same for all values of the column.
+    /// Provenance mark that all values of the column share. `None` if they have different marks.
     pub mark: Option<Marked>,
 }
 
@@ -52,7 +52,7 @@ pub struct Column {
 pub struct TableRow {
     /// Position in the list, counted from 1.
     pub number: usize,
-    /// `None` if the item has no such member.
+    /// Values in the order of the columns. `None` if the item has no such member.
     pub cells: Vec<Option<CardValue>>,
 }
 
@@ -66,7 +66,7 @@ impl Section {
         }
     }
 
-    /// Returns the number of values outside tables, and of all lines.
+    /// Returns two counts: the values outside tables, and the lines that the section takes on the card.
     pub fn height(&self) -> (usize, usize) {
         match self {
             Section::Values { values } => (values.len(), values.len()),
@@ -79,7 +79,8 @@ impl Section {
     }
 }
 
-/// Value with the segments of its name. Slashes inside keys are written as `~1`, so a slash always separates segments.
+/// Value with its path, split at the slashes. Slashes inside keys are escaped as `~1`, so a slash always separates
+/// segments.
 struct Item {
     path: Vec<String>,
     value: CardValue,
@@ -94,14 +95,14 @@ impl Item {
         self.path.get(depth..).unwrap_or_default().join("/")
     }
 
-    /// Returns the value under its name below `depth`.
+    /// Returns the value, named by the part of its path from `depth` on.
     fn into_value(mut self, depth: usize) -> CardValue {
         self.value.name = self.name_from(depth);
         self.value
     }
 }
 
-/// Arranges values, which have to be in the order of the arguments.
+/// Arranges values into sections. The values have to be in the order of the arguments.
 pub fn arrange(values: Vec<CardValue>) -> Vec<Section> {
     let items = values.into_iter().map(|value| Item {
         path: value.name.split('/').map(str::to_owned).collect(),
@@ -128,7 +129,8 @@ impl Part {
     }
 }
 
-/// Arranges the values of one object; `depth` is the length of its own path.
+/// Arranges the values of one object. `depth` is the length of the object's own path, `room` the number of further
+/// levels that may be grouped.
 fn level(items: Vec<Item>, depth: usize, room: usize) -> Vec<Section> {
     let mut parts: Vec<Part> = Vec::new();
     for members in runs(items, depth) {
@@ -196,7 +198,8 @@ fn nested(items: Vec<Item>, depth: usize, room: usize) -> Section {
     }
 }
 
-/// Returns true for the index of a list. A member whose name is a number has quotes.
+/// Returns true if the segment is the index of a list item. Object keys that are numbers are quoted, so they do not
+/// match.
 fn is_index(segment: &str) -> bool {
     !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -207,7 +210,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// Returns the columns of a list whose items have the index at `depth`. `None` if it would be no good table.
+    /// Returns the columns for a list whose items have their index at `depth`. `None` if the list is not suited for a
+    /// table: too many columns, a value too long, only one row, or too many empty cells.
     fn of(items: &[Item], depth: usize) -> Option<Shape> {
         let mut columns: Vec<String> = Vec::new();
         let mut rows = 0;
@@ -249,7 +253,7 @@ impl Shape {
     }
 }
 
-/// Returns true if a value is short enough for a cell.
+/// Returns true if a value is complete, has no line breaks and is short enough for a table cell.
 pub fn fits_cell(value: &CardValue) -> bool {
     value.whole.is_none()
         && value.size.is_none()
@@ -257,7 +261,7 @@ pub fn fits_cell(value: &CardValue) -> bool {
         && value.text.chars().count() <= CELL_CHARS
 }
 
-/// Makes columns. A mark that all values of a column share moves from the cells to the column.
+/// Creates columns. A mark that all values of a column share moves from the cells to the column.
 pub fn columns<'a>(
     names: Vec<String>,
     rows: impl Iterator<Item = &'a mut [Option<CardValue>]>,

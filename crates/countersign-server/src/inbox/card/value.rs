@@ -1,8 +1,7 @@
-//! One argument on a card: complete, or its size, beginning and end.
+//! One argument on a card: its complete text or, if that is too long, its size, beginning and end.
 //!
 //! Input: the table rows from the policy, and the exact bytes they came from. Output: text with all special characters
-//! escaped.
-//! Not here: HTML escaping, which the templates do.
+//! escaped. HTML is escaped later, by the templates.
 
 use std::collections::HashMap;
 
@@ -16,11 +15,12 @@ use super::origin::Marked;
 use super::section::{Section, arrange};
 use crate::view::ChangeView;
 
-/// Texts with more lines are shown on a single line, and can be expanded on the page of one approval.
+/// Maximum number of lines. Texts with more lines are shown on a single line, and can be expanded on the page of one
+/// approval.
 const MOST_LINES: usize = 40;
 /// Characters shown of a cut value whose full text can be expanded.
 const HEAD_CHARS: usize = 300;
-/// Longest previous value, in characters.
+/// Maximum length of a previous value, in characters.
 const WAS_CHARS: usize = 300;
 
 /// How much of the arguments a card shows.
@@ -32,9 +32,10 @@ pub struct Measure {
     pub chars: usize,
     /// Whether cut values also come with their full text, to be expanded.
     pub with_whole: bool,
-    /// Maximum number of values that are arranged in tables and groups.
+    /// Maximum number of values that are arranged in tables and groups. With more values, the card lists the first ones
+    /// without arranging them.
     arranged: usize,
-    /// Maximum number of lines, with the rows of tables.
+    /// Maximum number of lines, including the rows of tables.
     lines: usize,
 }
 
@@ -56,7 +57,7 @@ impl Measure {
         lines: usize::MAX,
     };
 
-    /// Returns true if all of these sections may be shown.
+    /// Returns true if the sections fit on the card: neither too many values nor too many lines.
     fn has_room_for(self, sections: &[Section]) -> bool {
         let heights = sections.iter().map(Section::height);
         let (values, lines) = heights.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -67,23 +68,23 @@ impl Measure {
 /// One value of a call, as text for the card.
 #[derive(Clone, Debug, Serialize)]
 pub struct CardValue {
-    /// Prominence of the provenance mark.
+    /// Prominence of the provenance mark, from 5 for a value that nobody stated to 0 for one that the person gave.
     #[serde(skip)]
     pub prominence: u8,
-    /// Pointer without its first slash, or the end of it within a section.
+    /// JSON pointer without its first slash. Within a section, only the part of the pointer below the section.
     pub name: String,
     pub text: String,
     /// Full size, if `text` is cut.
     pub size: Option<String>,
     /// Full text, if `text` is cut and can be expanded.
     pub whole: Option<String>,
-    /// True for a secret; `text` is then only a mark.
+    /// True for a secret; `text` is then only a placeholder.
     pub hidden: bool,
     /// True for an empty value.
     pub empty: bool,
-    /// Warnings about characters that are easy to miss.
+    /// Warnings about characters that are easy to overlook.
     pub warnings: Vec<String>,
-    /// Provenance, if it was traced.
+    /// Provenance mark. `None` if the value's origin was not traced.
     pub mark: Option<Marked>,
     /// Previous value, if different: the current one in the external system, or the proposed one if a person edited it.
     pub was: Option<String>,
@@ -169,7 +170,7 @@ pub fn values(
     values
 }
 
-/// Returns the previous values of those that have one, by escaped pointer.
+/// Returns the previous values, by escaped pointer. Values that are new or removed are not included.
 fn previous_values(changes: &[ChangeView]) -> HashMap<String, String> {
     let value = |change: &ChangeView| {
         let was = change.was.as_deref().filter(|_| change.is.is_some())?;
@@ -194,7 +195,7 @@ fn shown_before(text: &str) -> String {
     with_line_breaks(&clip(text, WAS_CHARS).to_string()).into_owned()
 }
 
-/// Returns true if the value has to be shown from the arguments, because the row's text is cut, too long, or contains
+/// Returns true if the text has to be taken from the arguments, because the row's text is cut, too long, or contains
 /// line breaks.
 fn needs_text(row: &Row, measure: Measure) -> bool {
     !row.hidden && (row.clipped || row.value.len() > measure.chars || row.value.contains("\\u{a"))
@@ -236,7 +237,7 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> CardValue {
     shown
 }
 
-/// Warns about leading and trailing spaces, which cannot be seen.
+/// Returns a warning if the value has leading or trailing spaces, which cannot be seen; otherwise `None`.
 fn blanks(row: &Row) -> Option<String> {
     // Values with outer spaces are quoted in the table.
     let text = row
@@ -252,7 +253,7 @@ fn blanks(row: &Row) -> Option<String> {
     }
 }
 
-/// Strips the first slash of a JSON pointer. Slashes inside keys are written as `~1`, so the name stays unambiguous.
+/// Strips the first slash of a JSON pointer. Slashes inside keys are escaped as `~1`, so the name stays unambiguous.
 fn name(name: &str) -> String {
     one_line(name.strip_prefix('/').unwrap_or(name)).into_owned()
 }

@@ -31,15 +31,15 @@ pub struct Numbers {
     pub expired: usize,
     /// Superseded or withdrawn approvals.
     pub other: usize,
-    /// Passed calls other than reads.
+    /// Calls that the policy let pass, except reads.
     pub passed: usize,
     /// Median time from proposal to decision, in words; `None` without decisions.
     pub median: Option<String>,
-    /// Decisions made in less than two seconds.
+    /// Decisions made within two seconds of the proposal.
     pub hasty: usize,
     pub decided: usize,
     pub hasty_percent: usize,
-    /// Decisions that left no time to read the card.
+    /// Decisions made faster than the card could be read.
     pub haste: FastDecisions,
     #[serde(skip)]
     pub spans: Vec<Span>,
@@ -125,7 +125,7 @@ impl Numbers {
     }
 }
 
-/// Formats a duration: with tenths of a second below 10 s.
+/// Formats a duration. Below 10 s, tenths of a second are shown.
 pub fn show_time(time: Duration) -> String {
     match time < Duration::from_secs(10) {
         true => format!("{:.1}s", time.as_secs_f64()),
@@ -137,8 +137,8 @@ pub fn percent(part: usize, whole: usize) -> usize {
     (part * 100 + whole / 2).checked_div(whole).unwrap_or(0)
 }
 
-/// Returns the time from proposal to decision, an upper bound on the time anybody had to read. `None` without a
-/// decision.
+/// Returns the time from proposal to decision, an upper bound on the time that anybody had to read the card. `None` if
+/// no decision was made.
 pub fn time_to_decide(approval: &Approval) -> Option<Duration> {
     let decided = approval.decision.as_ref()?;
     Some(decided.at.since(approval.created_at))

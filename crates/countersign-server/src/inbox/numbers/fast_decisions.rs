@@ -21,7 +21,7 @@ const LEAST: Duration = Duration::from_millis(500);
 /// Maximum number of people listed: those with the most such decisions.
 const MOST_PEOPLE: usize = 12;
 
-/// Decisions that left no time to read the card.
+/// Statistics of decisions made faster than the card could be read.
 #[derive(Debug, Default, Serialize)]
 pub struct FastDecisions {
     pub unread: usize,
@@ -29,7 +29,7 @@ pub struct FastDecisions {
     pub people: Vec<Person>,
 }
 
-/// Decisions of one person, and how many left no time to read the card.
+/// Number of decisions of one person, and how many of them left no time to read the card.
 #[derive(Debug, Serialize)]
 pub struct Person {
     pub name: String,

@@ -9,7 +9,7 @@ use super::count::{Span, Tool, percent, show_time};
 /// Size of the plot area, in SVG units.
 const WIDTH: usize = 640;
 const HEIGHT: usize = 160;
-/// Height of the axis labels below the plot area.
+/// Height of the axis labels below the plot area, in SVG units.
 const FOOT: usize = 20;
 
 /// Plot over time.

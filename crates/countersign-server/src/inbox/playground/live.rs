@@ -1,4 +1,4 @@
-//! Event stream of a talk for the script: the agent's words, and notices that something changed.
+//! Event stream of a conversation for the script: the agent's words, and notices that something changed.
 //!
 //! On a change the script loads the page again, so that all rendering stays in one place.
 
@@ -23,7 +23,7 @@ use crate::web::App;
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Streams the agent's words and notices of changes in a talk.
+/// Streams the agent's words and notices of changes in one conversation.
 pub async fn follow(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,

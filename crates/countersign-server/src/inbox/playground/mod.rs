@@ -29,7 +29,7 @@ use crate::service::agents::{News, PersonAction, Talk, card_key};
 use crate::service::random_id;
 use crate::web::{Answer, ApiError, App};
 
-/// Session used if the URL names none.
+/// Default session id, used if the URL names none.
 const USUAL: &str = "main";
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,7 +52,7 @@ pub struct Message {
     session: String,
     #[serde(default)]
     text: String,
-    /// Key of the card that was on the page.
+    /// Key of the card that was on the page when the message was written. Empty if there was none.
     #[serde(default)]
     after: String,
     /// Idempotency key of the form.
@@ -78,7 +78,7 @@ pub async fn home(State(app): State<App>, SignedIn(_): SignedIn) -> Response {
     }
 }
 
-/// Renders the page of one talk.
+/// Renders the page of one conversation.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -122,8 +122,9 @@ pub async fn say(
     }
 }
 
-/// Requests the undo of a call in the talk where the call was made. `None` if the talk is not this person's. The script
-/// learns of the card from the event stream; without the script, this redirects to the page once the turn is over.
+/// Requests the undo of a call in the conversation where the call was made. `None` if that is not a conversation of
+/// this person. The script learns of the new card from the event stream; without the script, this redirects to the page
+/// once the agent's turn is over.
 pub async fn undo(
     app: &App,
     caller: &Caller,
@@ -155,7 +156,7 @@ pub async fn undo(
     Ok(Some(Redirect::to(&back).into_response()))
 }
 
-/// Waits until the turn is over. Fails if the turn failed.
+/// Waits until the agent's turn is over. Fails if the turn failed.
 async fn answered(news: &mut tokio::sync::mpsc::Receiver<std::sync::Arc<News>>) -> Answer<()> {
     while let Some(one) = news.recv().await {
         if let News::Failed { message, hint } = &*one {
@@ -169,8 +170,8 @@ async fn answered(news: &mut tokio::sync::mpsc::Receiver<std::sync::Arc<News>>) 
     Ok(())
 }
 
-/// Resumes the talk in which an approval was proposed, and returns the URL of its page. `None` if the talk is not this
-/// person's.
+/// Resumes the conversation in which an approval was proposed, and returns the URL of its page. `None` if that is not a
+/// conversation of this person.
 pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<String> {
     let talk = talk_of(app, caller, approval)?;
     // If resuming takes too long, the page shows the talk so far.
@@ -178,7 +179,8 @@ pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> 
     Some(address(&talk.served().name, talk.session_id()))
 }
 
-/// Returns the talk in which an approval was proposed, if it is this person's and the playground is enabled.
+/// Returns the conversation in which an approval was proposed. `None` if it is not a conversation of this person, or
+/// the playground is disabled.
 fn talk_of(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<Talk> {
     let talk = app.agents.talk_of(approval, &caller.talks_as()?)?;
     let is_theirs = caller.tenant == approval.tenant;
@@ -192,7 +194,7 @@ fn address(agent: &str, session: &str) -> String {
     }
 }
 
-/// Returns this person's talk with an agent, or 404 if there is no such agent or no playground.
+/// Returns this person's conversation with an agent. Fails with 404 if there is no such agent or no playground.
 fn talk(app: &App, caller: &Caller, agent: &str, session: &str) -> Answer<Talk> {
     let speaker = caller.talks_as().filter(|_| app.agents.has_playground);
     let talk = speaker.and_then(|speaker| app.agents.talk(&caller.tenant, agent, session, &speaker));
@@ -286,7 +288,7 @@ async fn draw(
     ))
 }
 
-/// Returns the pending card of this talk, or else its latest card. `None` if the talk has no card yet.
+/// Returns the pending card of this conversation, or else its latest card. `None` if the conversation has no card yet.
 async fn card(app: &App, caller: &Caller, talk: &Talk) -> Answer<Option<Card>> {
     let place = talk.place();
     let Some(approval) = last(app, talk, &place.channel).await? else {

@@ -42,7 +42,7 @@ use crate::web::AllowedHosts;
 
 /// Maximum size in bytes of a message from a client.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// Time after which a response begins as a stream, so that the client sees that the gateway is alive.
+/// Time after which a response is sent as a stream, so that the client sees that the gateway is alive.
 const SOON: Duration = Duration::from_millis(200);
 /// Maximum interval between checks for idle sessions.
 const LOOKS: Duration = Duration::from_secs(15);
@@ -234,7 +234,7 @@ impl Endpoint {
         })
     }
 
-    /// Forgets the session that a request names.
+    /// Removes the session that a request names. Does nothing if it names none.
     pub(super) fn forget(&self, headers: &HeaderMap) {
         if let Some(name) = headers.get(SESSION).and_then(|name| name.to_str().ok()) {
             lock(&self.sessions).remove(name);
@@ -252,7 +252,7 @@ impl Endpoint {
         });
     }
 
-    /// Remembers a session. If there are too many, the one that was used least recently is forgotten.
+    /// Adds a session. If there are too many, the least recently used one is removed.
     pub(super) fn keep(&self, name: String, relay: Arc<Relay>) {
         lock(&self.sessions).add(name, relay);
     }
@@ -492,7 +492,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Returns the time after which a response begins as a stream.
+/// Returns the time after which a response is sent as a stream.
 pub(super) const fn soon() -> Duration {
     SOON
 }

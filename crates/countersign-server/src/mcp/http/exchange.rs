@@ -111,7 +111,7 @@ impl SessionServers {
     }
 }
 
-/// Channel for a response, and the alias with the client's own ids if the request was sent under another id.
+/// Channel for a response. If the request was sent under another id, also the alias that restores the client's ids.
 #[derive(Clone)]
 struct Waits {
     to: mpsc::Sender<OneLine>,

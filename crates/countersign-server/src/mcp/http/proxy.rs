@@ -363,7 +363,8 @@ fn filter(relay: &Relay, event: &Event, alias: &Option<Arc<Alias>>) -> Option<By
     Some(event_with(event, &restored(alias, passed)))
 }
 
-/// Returns a message with the id that the client used, if the request was sent under another one.
+/// Returns a message with the id that the client used. Messages are returned unchanged if the request was sent under
+/// the client's own id.
 fn restored(alias: &Option<Arc<Alias>>, message: OneLine) -> OneLine {
     match alias {
         Some(alias) => alias.restore(message),

@@ -185,7 +185,7 @@ impl Multiplexer {
     }
 }
 
-/// Returns `otherwise`, followed by the error message of the response if there is one.
+/// Returns `otherwise`, followed by the response's error message if it has one.
 fn error_text(answer: &Frame, otherwise: &str) -> String {
     let error = answer.part(&answer.error).unwrap_or_default();
     let message = pick(error, ["message"]).ok().and_then(|[message]| message);

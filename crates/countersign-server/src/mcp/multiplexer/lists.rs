@@ -204,7 +204,7 @@ fn remember(upstream: &UpstreamRelay, list: List, pages: &Pages) {
     }
 }
 
-/// Returns a tool as the policy lets the client see it; `None` if the tool is hidden or cannot be read.
+/// Returns a tool as the policy lets the client see it; `None` if the tool is left out or cannot be parsed.
 fn shown<'t>(upstream: &UpstreamRelay, item: &'t RawValue) -> Option<Cow<'t, str>> {
     let (name, listed) = definition(item)?;
     upstream.relay.shown(item, &name, listed.definition)

@@ -120,8 +120,8 @@ struct Greeting {
 }
 
 impl Multiplexer {
-    /// If the ruling on a message is still awaited, awaits it in the background and sends the message. Errors go to
-    /// `back`.
+    /// If the ruling on a message is still awaited, awaits it in the background and then sends the message; otherwise
+    /// does nothing. Errors go to `back`.
     pub fn later(self: &Arc<Self>, next: Next<Routed>, back: &Back) {
         let Next::Later(routed) = next else {
             return;

@@ -16,7 +16,8 @@ use crate::mcp::child::Child;
 use crate::mcp::lock;
 use crate::output;
 
-/// A server that ended more often than this in a row, without having worked for a while, is left out for good.
+/// Maximum number of consecutive ends, without the server having worked for a while. After more of them the server is
+/// not restarted.
 const MOST_ENDS: u32 = 10;
 
 impl Multiplexer {

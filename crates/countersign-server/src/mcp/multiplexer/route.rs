@@ -130,7 +130,7 @@ impl Routes {
         self.tokens.replace(token, upstream);
     }
 
-    /// Returns true if a progress token is registered for another server only.
+    /// Returns true if a progress token is registered for other servers, but not for this one.
     pub fn is_of_another(&self, token: &str, upstream: usize) -> bool {
         let whose = self.tokens.whose(token);
         !whose.is_empty() && !whose.contains(&upstream)

@@ -19,7 +19,7 @@ use crate::output;
 /// Cause of a server's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The server ended by itself.
+    /// The server process ended by itself.
     Its,
     /// The gateway ended the server.
     Ours,
@@ -73,7 +73,8 @@ impl Multiplexer {
         }
     }
 
-    /// Returns a message with the ids that the client knows; `None` if the server has no right to send it.
+    /// Returns a message with the ids that the client knows; `None` if the message must not be forwarded, such as a
+    /// response to a request that the server did not get.
     fn translated(&self, number: usize, upstream: &UpstreamRelay, frame: Frame) -> Option<OneLine> {
         let params = frame.part(&frame.params).unwrap_or_default();
         match &frame.kind {

@@ -25,7 +25,7 @@ use crate::output;
 pub struct UpstreamRelay {
     /// The relay between the client and this server, which knows nothing of the other servers.
     pub relay: Arc<Relay>,
-    /// The server's result of `initialize`; `None` before the handshake.
+    /// The server's result of `initialize`; `None` until the handshake is done.
     pub greeted: Mutex<Option<Bytes>>,
     /// Resources of this server.
     pub offered: Mutex<KnownResources>,
@@ -98,8 +98,8 @@ impl UpstreamRelay {
         }
     }
 
-    /// Returns true on the first call if this process replaced an earlier one. The client's tool call then gets an
-    /// error and is not sent.
+    /// Returns true on the first call if this process replaced an earlier one, and false after that. The caller then
+    /// answers the client's tool call with an error instead of sending it.
     pub fn takes_notice(&self) -> bool {
         self.owes_notice.swap(false, Ordering::Relaxed)
     }
@@ -156,7 +156,7 @@ impl UpstreamRelay {
         });
     }
 
-    /// Takes the server out of use and logs the reason. Returns true if it was in use until now.
+    /// Takes the server out of use and logs the reason. Returns false if it was out of use already.
     pub fn out(&self, reason: &str) -> bool {
         let is_news = self.stage.send_if_modified(|stage| {
             let is_in = !matches!(stage, Stage::Out(_));
@@ -262,9 +262,9 @@ impl UpstreamRelay {
 pub enum Collision {
     /// A tool has no readable name.
     Unreadable,
-    /// A tool has the name of a built-in one.
+    /// A tool has this name, which is that of a built-in one.
     Ours(String),
-    /// Two tools have the same name.
+    /// Two tools have this name.
     Twice(String),
 }
 

@@ -16,7 +16,8 @@ use crate::mcp::wire;
 use crate::output;
 
 impl Relay {
-    /// Adds the gateway's tasks extension to the server's capabilities, and remembers whether that was needed.
+    /// Adds the gateway's tasks extension to the server's capabilities if the server has none, and records whether it
+    /// was added.
     pub(super) fn with_tasks(&self, frame: &Frame) -> OneLine {
         let (line, are_ours) = crate::mcp::task::with_tasks(frame);
         self.adds_tasks.store(are_ours, Ordering::Relaxed);

@@ -337,7 +337,7 @@ fn is_error(result: &[u8]) -> bool {
     pick(result, ["isError"]).is_ok_and(|[said]| said.is_some_and(|said| said.get() == "true"))
 }
 
-/// Returns the error for a `requestState` that was not issued for this call.
+/// Returns the error for a call with a `requestState` that was not issued for this call.
 fn no_round(form: &Form) -> OneLine {
     let problem = "this `requestState` was not given out for this call, or was used before";
     wire::error(Some(&form.id), wire::INVALID_PARAMS, problem)

@@ -17,7 +17,8 @@ use crate::service::Service;
 /// Maximum number of bytes of arguments and results that are read to find cards that ended earlier.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// Delay before a conversation is continued after a reply or a pressed button. Normally the node that received the
-/// reply continues the conversation. If that node has crashed, another node does so after this time.
+/// reply has continued the conversation by then, and nothing is left to do; if that node has crashed, another one takes
+/// over.
 const HEARD_WITHIN: Duration = Duration::from_secs(3);
 /// Pause before the feed is followed again after it was lost.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 //!
 //! Input: people's messages. Output: talks, each of them the conversation of one person with one agent. The turns of a
 //! talk run one after the other, and all listeners get the news. When a card is decided, whatever the surface, its talk
-//! continues without a further message.
-//! Not here: HTTP and HTML. An agent's tools run only through the service's own gate.
+//! continues without a further message. HTTP and HTML are in the surfaces. An agent's tools run only through the
+//! service's own gate.
 
 mod follow;
 mod listen;
@@ -29,7 +29,7 @@ pub use talk::{Busy, News, PersonAction, Talk, card_key};
 
 use talk::Talks;
 
-/// Maximum length of a message to an agent, in bytes.
+/// Maximum length of a person's message to an agent, in bytes.
 pub const LONGEST_MESSAGE: usize = 16 * 1024;
 
 /// All agents that a service serves.

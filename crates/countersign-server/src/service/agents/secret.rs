@@ -2,8 +2,7 @@
 //!
 //! Input: a person, an agent and a session. Output: a channel name that cannot be guessed without the secret. The
 //! secret is created once per tenant and stored in the registry, so that talks are found after a restart and on other
-//! nodes.
-//! Not here: who may talk. [`Channel::new`] refuses these names for all callers.
+//! nodes. Who may talk is checked elsewhere: [`Channel::new`] refuses these names for all callers.
 
 use countersign::hash::Fields;
 use countersign::id::{Agent, Channel, Person, Tenant};
@@ -12,7 +11,7 @@ use countersign::store::{Store, StoreError};
 
 use crate::access::Speaker;
 
-/// Maximum length of a session id.
+/// Maximum length of a session id, in bytes.
 const LONGEST_SESSION: usize = 64;
 /// Length of the secret, in bytes.
 const LENGTH: usize = 32;

@@ -20,7 +20,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::Served;
 use crate::service::{Service, ServiceError};
 
-/// How long a turn waits for the previous one to end.
+/// Maximum time that a turn waits for the previous one to end.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 /// Number of news items that a listener may lag behind before it misses some.
 const QUEUE: usize = 512;
@@ -57,7 +57,7 @@ impl News {
     }
 }
 
-/// An action of a person in a talk.
+/// Input of a person in a talk.
 #[derive(Clone, Debug)]
 pub enum PersonAction {
     /// A message in words.
@@ -66,7 +66,7 @@ pub enum PersonAction {
         text: String,
         /// Id of the message; a message that is sent twice is handled once.
         id: Key,
-        /// Key of the card that the person had on the screen.
+        /// Key of the card that the person had on the screen; `None` if there was none.
         after: Option<Key>,
     },
     /// A press of a card's button.

@@ -24,8 +24,8 @@ pub struct LimitSettings {
     pub lists_per_caller: usize,
     /// Maximum number of concurrent turns of served agents per person (default 4).
     pub turns_per_person: usize,
-    /// Time limit for receiving a request body, as text such as `30s`, which is the default. The time starts when data
-    /// is awaited for the first time.
+    /// Time limit for receiving a request body, as text such as `30s`, which is the default. The time starts when the
+    /// service first waits for data of the body.
     #[serde(deserialize_with = "duration")]
     pub body_within: Duration,
 }

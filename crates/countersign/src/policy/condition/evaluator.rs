@@ -16,8 +16,8 @@ use crate::working_folder::WorkingFolder;
 mod survey;
 
 const MAX_BYTES: usize = 4 * 1024;
-/// Maximum number of iterations of the innermost loop, because the evaluator itself has no cost limit. That many take
-/// about 30 ms, or 160 ms with patterns.
+/// Maximum number of iterations of the innermost loop. Needed because the evaluator itself has no cost limit; this many
+/// iterations take about 30 ms, or 160 ms with patterns.
 const MAX_TURNS: usize = 100_000;
 
 /// CEL variable that holds the number of values of each origin.
@@ -218,8 +218,8 @@ fn paths_to_cel(paths: Vec<(&str, Vec<String>)>) -> Value {
     Value::Map(Map { map })
 }
 
-/// Converts arguments to CEL values. Not done through serde, which makes integers unsigned, so that `args.amount * 2`
-/// fails.
+/// Converts arguments to CEL values. serde is not used for this, because it makes integers unsigned, so that
+/// `args.amount * 2` would fail.
 fn to_cel(tree: &Tree<'_>) -> Result<Value, String> {
     Ok(match &tree.node {
         Node::Null => Value::Null,

@@ -1,4 +1,4 @@
-//! Values that a schema allows at a place, for forms.
+//! Lists the values that a schema allows at each JSON pointer, so that a form can offer them.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::json::push_segment;
 
-/// Stands for every index of a list.
+/// Pointer segment that stands for every index of a list.
 const ANY_ITEM: &str = "-";
-/// Schemas that are nested more deeply offer nothing.
+/// Maximum nesting depth that is searched. Schemas below it offer no choices.
 const MOST_DEPTH: usize = 32;
 
 /// Lists of allowed values, by JSON pointer.

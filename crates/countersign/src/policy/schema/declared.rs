@@ -22,13 +22,13 @@ impl Declared {
         Declared { defaults, names }
     }
 
-    /// Returns the default of the value at a pointer. Values inside lists have none.
+    /// Returns the default of the value at a pointer. `None` if there is none; values inside lists never have one.
     pub(in crate::policy) fn default(&self, pointer: &str) -> Option<&Value> {
         self.defaults.get(pointer)
     }
 
-    /// Returns whether the schema declares the member at a pointer; `None` if the schema says nothing about names
-    /// there.
+    /// Returns true if the schema declares the member at a pointer, and false if the member's name was freely chosen;
+    /// `None` if the schema says nothing about names there.
     pub(in crate::policy) fn is_name(&self, pointer: &str) -> Option<bool> {
         self.names.is_name(pointer)
     }

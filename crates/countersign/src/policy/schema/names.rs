@@ -31,8 +31,8 @@ impl Names {
         names
     }
 
-    /// Returns whether the schema declares the member at a pointer; `None` if the schema says nothing about that
-    /// object.
+    /// Returns true if the schema declares the member at a pointer, and false if the member's name was freely chosen;
+    /// `None` if the schema says nothing about that object.
     pub(super) fn is_name(&self, pointer: &str) -> Option<bool> {
         let mut place = self;
         let mut segments = pointer.split('/').skip(1).peekable();

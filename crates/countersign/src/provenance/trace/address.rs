@@ -42,7 +42,7 @@ pub(super) fn all(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the token around `text[from..to]`, delimited by blanks, quotes and similar characters.
+/// Returns the token around `text[from..to]`, delimited by whitespace, quotes and similar characters.
 fn token(text: &str, from: usize, to: usize) -> Range<usize> {
     let head = text.get(..from).unwrap_or_default();
     let start = head
@@ -69,7 +69,7 @@ fn is_boundary(character: char) -> bool {
         || !character.is_ascii() && !is_inside_word(character)
 }
 
-/// Finds the addresses in a range of the text, which may hold several words.
+/// Finds the addresses in `piece`, a range of the text that may contain several words.
 fn addresses_in(text: &str, piece: Range<usize>) -> Vec<Range<usize>> {
     let Some(words) = text.get(piece.clone()) else {
         return Vec::new();
@@ -151,7 +151,8 @@ fn mails(word: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Finds a path: a text that begins like one, or whose last component looks like a file name. `and/or` is not a path.
+/// Finds a path: a text that begins like one, or whose last component looks like a file name. `None` if there is none;
+/// `and/or` is not a path.
 fn path(word: &str) -> Option<Range<usize>> {
     let is_path =
         |c: char| is_inside_word(c) || matches!(c, '/' | '\\' | '.' | '_' | '-' | '~' | '+' | '%' | '$');

@@ -1,8 +1,8 @@
 //! The agent's own earlier words, which remain the agent's in whatever form a tool returns them.
 //!
 //! Input: the agent's messages and the arguments of its calls. Output: whether the agent wrote a value: as it is, in
-//! another case or spacing, percent-encoded, as base64 or hexadecimal, inside JSON, or in pieces.
-//! Not here: arguments that the person or an earlier tool stated. Those are not the agent's own.
+//! another case or spacing, percent-encoded, as base64 or hexadecimal, inside JSON, or in pieces. Arguments that the
+//! person or an earlier tool stated do not count as the agent's own.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;

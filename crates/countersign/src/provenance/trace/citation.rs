@@ -1,8 +1,8 @@
-//! Choice of the place that is cited for a value, where several tool results state it.
+//! Chooses which place to cite for a value that several tool results state.
 //!
-//! Input: the first result that states a value, and all results. Output: the mark that names the latest place with the
-//! argument's own name (`contact_id` is read from `/contacts/0/id` rather than from `/deals`); without such a place, the
-//! first one, called one of several if there are others.
+//! Input: the first result that states a value, and all results. Output: a mark that names the latest place with the
+//! argument's own name (for `contact_id`, `/contacts/0/id` rather than `/deals`). Without such a place, the mark names
+//! the first one, with [`MatchKind::OneOfSeveral`] if there are others.
 //! INVARIANT: the choice changes only which place is named. If strangers may have written the first statement, only
 //! their texts are cited, and otherwise never.
 
@@ -17,7 +17,7 @@ use super::{By, MatchKind, Source, Tracing};
 use crate::json;
 use crate::provenance::Mark;
 
-/// Maximum number of places of one result that are looked at. In longer ones, the first place is cited.
+/// Maximum number of places of one result that are compared. If a result has more, its first place is cited.
 const MOST_PLACES: usize = 64;
 
 impl Tracing<'_, '_> {
@@ -49,8 +49,8 @@ impl Tracing<'_, '_> {
 }
 
 impl Source<'_> {
-    /// Returns the byte ranges of the values in a JSON result that are written like this value; empty if the result is
-    /// not JSON.
+    /// Returns the byte ranges of the values in a JSON result that have the same text as this value; empty if the
+    /// result is not JSON.
     fn places(&self, value: &Value) -> Vec<Range<usize>> {
         let text = self.text.raw();
         if value.text.is_empty() || !text.trim_start().starts_with(['{', '[']) {
@@ -65,8 +65,8 @@ impl Source<'_> {
             .collect()
     }
 
-    /// Returns true if a place has the argument's name: the same one, or a last word of it where the rest names the
-    /// thing that the value belongs to, or the tool that returned it.
+    /// Returns true if the key at a place matches the argument's name: it is the same, or it is the last word of the
+    /// name and the words before it name the containing object or the tool (`id` in `/contacts/0` for `contact_id`).
     fn is_named_like(&self, place: &Range<usize>, argument: &[String]) -> bool {
         let By::Tool { name: tool, .. } = self.by else {
             return false;

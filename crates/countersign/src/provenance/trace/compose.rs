@@ -1,8 +1,8 @@
 //! Derived values: not stated by anyone, but composed, added up or shifted from stated values.
 //!
-//! Input: a value that was found nowhere, and all sources. Output: its parts, or nothing.
-//! Not here: addresses, codes and single words. Those are either stated whole or invented, even if their parts are
-//! known: `maria@acme.com` does not follow from Maria and Acme.
+//! Input: a value that was found nowhere, and all sources. Output: its parts, or `None`. Addresses, codes and single
+//! words are never derived: they are either stated whole or invented, even if their parts are known: `maria@acme.com`
+//! does not follow from Maria and Acme.
 
 use jiff::civil::DateTime;
 
@@ -24,7 +24,7 @@ const MOST_WORDS: usize = 1_000;
 const NEAR: usize = 300;
 
 /// Returns the stated parts that `value` is derived from; `None` if it is not derived. `others` are the call's other
-/// values, `agent_messages` what the agent wrote earlier.
+/// values, `agent_messages` the agent's earlier messages.
 pub(super) fn derive(
     value: &Value,
     others: &[Value],
@@ -85,8 +85,8 @@ impl Piece<'_> {
     }
 }
 
-/// Matches a text in which every meaningful word was stated. A single unstated word may be decisive: "delete" instead
-/// of "show", or an added "not".
+/// Derives a text in which every meaningful word was stated; `None` if one was not. A single unstated word may be
+/// decisive: "delete" instead of "show", or an added "not".
 fn composed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
     let mut pieces = pieces(value, agent_messages)?;
     for piece in &mut pieces {
@@ -124,7 +124,8 @@ fn composed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessag
     })
 }
 
-/// Matches a list of which each member was stated as a whole: `ana@acme.com, bo@acme.com`.
+/// Derives a list of which each item was stated as a whole: `ana@acme.com, bo@acme.com`. `None` if the value is not
+/// such a list.
 fn listed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
     /// Maximum number of members.
     const MOST_MEMBERS: usize = 100;
@@ -161,8 +162,8 @@ fn listed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<
     })
 }
 
-/// Returns the verbs that a word may be a form of: "moved" and "moving" of "move". Not the other way round: "delete the
-/// users" does not follow from "show the deleted users".
+/// Returns the verbs that a word may be a form of: "move" for "moved" and "moving". The opposite direction is not
+/// covered: "delete the users" does not follow from "show the deleted users".
 fn base_forms(word: &str) -> impl Iterator<Item = String> + use<> {
     let stem = word.strip_suffix("ing").or_else(|| word.strip_suffix("ed"));
     let stem = stem.filter(|stem| stem.len() > 2 && stem.chars().all(char::is_alphabetic));
@@ -254,7 +255,7 @@ fn signs_are_stated(value: &Value, sources: &[Source<'_>]) -> bool {
     signs.all(|sign| is_said(sign.encode_utf8(&mut buffer))) && (!negates || is_said("!"))
 }
 
-/// Returns true if the person negated, in one sentence, what the value says without a negation.
+/// Returns true if the person negated, within one sentence, a statement that the value makes without a negation.
 fn drops_negation(pieces: &[Piece<'_>], known: &[&Piece<'_>], sources: &[Source<'_>]) -> bool {
     if pieces.iter().any(|piece| is_negation(piece.word)) {
         return false;
@@ -437,7 +438,8 @@ fn is_negation(word: &str) -> bool {
     NEGATIONS.contains(&word) || word.ends_with("n't")
 }
 
-/// Matches a number that is the sum of one message's numbers, or a stated number changed by a stated amount.
+/// Derives a number that is the sum of one message's numbers, or a stated number changed by a stated amount. `None` if
+/// it is neither.
 fn sum(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
     let wanted = value.number.as_ref().filter(|number| number.len() > 1)?;
     let added = sources
@@ -479,7 +481,7 @@ fn sum(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>
     })
 }
 
-/// Matches `1200` with "the rent of 1100 is increased by 100".
+/// Derives a number such as `1200` from "the rent of 1100 is increased by 100". `None` if nothing like that was stated.
 fn changed(
     wanted: &Decimal,
     sources: &[Source<'_>],
@@ -545,7 +547,7 @@ fn direction(folded: &str, at: usize) -> Option<bool> {
     })
 }
 
-/// Matches a day shifted by what the person just asked for, or the end of something whose start and duration were
+/// Derives a day shifted by what the person just asked for, or the end of something whose start and duration were
 /// stated.
 fn moved(
     value: &Value,
@@ -612,7 +614,8 @@ fn minutes_between(begin: DateTime, end: DateTime) -> Option<i64> {
     (seconds % 60 == 0).then_some(seconds / 60)
 }
 
-/// Returns the words in which a source states this duration, or a start and an end that are this far apart.
+/// Returns the words in which a source states this duration, or a start and an end that are this far apart. `None` if
+/// it states neither.
 fn length_in(source: &Source<'_>, minutes: i64) -> Option<String> {
     let folded = source.text.folded();
     let said = date::lengths(folded)

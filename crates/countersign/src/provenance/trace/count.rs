@@ -1,4 +1,4 @@
-//! Numbers that count things, and so state no id.
+//! Recognises numbers that count things and therefore do not state an id.
 //!
 //! Input: a folded text and the place of a number in it. Output: whether the number is a count: `"deals": 1`,
 //! `total_contacts: 3`, "1 deal".
@@ -18,7 +18,7 @@ pub(super) fn is_count(folded: &str, at: &Range<usize>) -> bool {
     }
 }
 
-/// Returns the key of a value: `deals` for the number in `"deals": 1` and in `deals: 1`.
+/// Returns the key of a value: `deals` for the number in `"deals": 1` and in `deals: 1`. `None` if there is no key.
 pub(super) fn key_before(folded: &str, at: usize) -> Option<&str> {
     let head = folded.get(..at)?;
     let head = head.trim_end_matches(['"', '\'']).trim_end();
@@ -43,7 +43,8 @@ fn is_count_key(key: &str) -> bool {
     matches!(first, "num" | "total" | "count") || is_counted || is_plural && last != "ids"
 }
 
-/// Returns true if a noun follows the number, as in "1 deal". Words that join or end a sentence are no nouns.
+/// Returns true if a noun follows the number, as in "1 deal". Conjunctions and other function words do not count as
+/// nouns.
 fn is_before_noun(folded: &str, at: usize) -> bool {
     const NO_NOUNS: &[&str] = &[
         "a", "about", "after", "and", "as", "at", "be", "before", "but", "by", "for", "from", "has", "if",

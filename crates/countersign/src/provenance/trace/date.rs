@@ -1,7 +1,7 @@
 //! Parses days and times of day as people write them.
 //!
 //! Input: folded text (see `text`: without differences of case and spacing). Output: every day that the text names, no
-//! more precisely than the text does. Not here: guessing. "Friday" is resolved only with the date of the message, and
+//! more precisely than the text does. Nothing is guessed: "Friday" is resolved only with the date of the message, and
 //! no year is added to a day without one.
 
 use std::ops::Range;
@@ -41,7 +41,8 @@ pub(super) struct Moment {
     pub(super) time: Option<Time>,
 }
 
-/// Parses a value that consists of a day: `2026-11-20`, `2026-11-20T09:30:00Z`, `11/20/2026`.
+/// Parses a value that consists of a day: `2026-11-20`, `2026-11-20T09:30:00Z`, `11/20/2026`. `None` for any other
+/// value.
 pub(super) fn moment(value: &str) -> Option<Moment> {
     let value = value.trim();
     if value.len() > 40 || !value.starts_with(|c: char| c.is_ascii_digit()) {
@@ -62,7 +63,7 @@ pub(super) fn moment(value: &str) -> Option<Moment> {
     Some(Moment { date, time })
 }
 
-/// Parses a value that consists of a time of day: `08:00`, `8:30 pm`.
+/// Parses a value that consists of a time of day: `08:00`, `8:30 pm`. `None` for any other value.
 pub(super) fn clock_time(value: &str) -> Option<Time> {
     let value = value.trim().to_ascii_lowercase();
     let value = value.trim_end_matches('z').trim_end_matches("+00:00");
@@ -132,12 +133,12 @@ pub(super) fn stated(text: &str) -> Vec<Stated> {
 }
 
 impl Day {
-    /// Returns true if this names `date` completely.
+    /// Returns true if this is a full date and equals `date`.
     pub(super) fn is(self, date: Date) -> bool {
         self == Day::Full(date)
     }
 
-    /// Returns true if this may name `date`, given the date of the message if known.
+    /// Returns true if this may mean `date`. `said` is the date of the message, if known.
     pub(super) fn may_be(self, date: Date, said: Option<Date>) -> bool {
         let days_later = |said: Date| said.until(date).ok().map(|span| i64::from(span.get_days()));
         let later = said.and_then(days_later);

@@ -1,7 +1,7 @@
 //! Matching of a value against a text: verbatim, and in the ways people express values.
 //!
-//! Input: a value and a text. Output: the place and manner of the match, or nothing.
-//! Not here: who is speaking. The same rules apply to people and tools; the caller decides whose statement counts.
+//! Input: a value and a text. Output: the place and manner of the match, or `None`. The same rules apply to people and
+//! tools; the caller decides whose statement counts.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::shape::Shape;
 use super::text::{Text, fold_value, is_inside_word, words};
 use crate::json::{Kind, Leaf};
 
-/// A value to search for, parsed in every way it can be read.
+/// A value to search for, parsed in every way that its text can be interpreted.
 pub(super) struct Value {
     pub(super) kind: Kind,
     pub(super) text: String,
@@ -28,7 +28,7 @@ pub(super) struct Value {
     pub(super) name: Vec<String>,
 }
 
-/// Whether numbers that count things are read as statements of an id.
+/// Whether a number that counts things ("2 deals") may state an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     Included,
@@ -76,7 +76,8 @@ impl Value {
             || self.kind == Kind::String && self.folded.is_empty()
     }
 
-    /// Like [`Self::stated_in`], except that counts may be left out: `contact_id` 1 is not stated by `"deals": 1`.
+    /// Like [`Self::stated_in`], except that `counted` may exclude counts: `"deals": 1` does not state the `contact_id`
+    /// 1.
     pub(super) fn stated_by(&self, text: &Text<'_>, counted: Counted) -> Option<(TextRange, MatchKind)> {
         match self.short_id().filter(|_| counted == Counted::LeftOut) {
             Some(number) => id_in(text, number),
@@ -84,7 +85,7 @@ impl Value {
         }
     }
 
-    /// Like [`Self::implied_in`], except that counts may be left out.
+    /// Like [`Self::implied_in`], except that `counted` may exclude counts.
     pub(super) fn implied_by(
         &self,
         text: &Text<'_>,
@@ -100,7 +101,8 @@ impl Value {
         (!is_left_out).then_some((place, how))
     }
 
-    /// Returns the number if this is a short one in an argument for an id. Such a number occurs by chance in many texts.
+    /// Returns the number if it is short and the argument is an id; otherwise `None`. Such a number occurs by chance in
+    /// many texts.
     fn short_id(&self) -> Option<&Decimal> {
         let is_id = self
             .name
@@ -174,7 +176,8 @@ impl Value {
         Some((TextRange::Folded(day.at.clone()), MatchKind::Date))
     }
 
-    /// Matches phone, card and account numbers: the same characters with other separators.
+    /// Finds a phone, card or account number: the same characters with other separators. `None` if the text does not
+    /// contain it.
     fn grouped_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
         let compact = compact(&self.folded)?;
         let folded = text.folded();
@@ -236,8 +239,8 @@ impl Value {
         path_of(raw) == path_of(&self.text)
     }
 
-    /// Matches `basic_economy` with "basic economy". Does not match a capitalised name: `ethan_garcia` may be a user
-    /// id, which "Ethan Garcia" does not state.
+    /// Finds the same words joined differently: `basic_economy` in "basic economy". A capitalised name does not match:
+    /// `ethan_garcia` may be a user id, which "Ethan Garcia" does not state.
     fn joined_otherwise(&self, text: &Text<'_>) -> Option<Range<usize>> {
         let parts: Vec<&str> = self.folded.split(['_', '-', ' ']).collect();
         let are_words = parts
@@ -257,8 +260,8 @@ impl Value {
         })
     }
 
-    /// Matches `true` with "with travel insurance" and `false` with "no insurance". The last sentence about the subject
-    /// counts.
+    /// Finds the sentence that implies a boolean: `true` from "with travel insurance", `false` from "no insurance". The
+    /// last sentence about the subject counts.
     fn yes_or_no_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
         let folded = text.folded();
         let written = [
@@ -290,7 +293,7 @@ impl Value {
     }
 }
 
-/// Returns the place where the text states a short id, which is not a count.
+/// Returns the place where the text states a short id; counts do not match. `None` if there is no such place.
 fn id_in(text: &Text<'_>, id: &Decimal) -> Option<(TextRange, MatchKind)> {
     let mut numbers = text.number_matches().iter();
     let found = numbers.find(|number_match| {
@@ -364,6 +367,7 @@ fn compact(folded: &str) -> Option<String> {
 }
 
 /// Returns the end of a match of `compact` that begins at `from`, allowing up to two separators between characters.
+/// `None` if there is no match.
 fn same_characters(text: &str, from: usize, compact: &str) -> Option<usize> {
     let mut wanted = compact.chars().peekable();
     let mut gaps = 0;

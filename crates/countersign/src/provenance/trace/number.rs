@@ -66,7 +66,8 @@ pub(super) fn number_matches(text: &str) -> Vec<NumberMatch> {
     found
 }
 
-/// Parses a value that is a number, as JSON or a tool writes it: `1200.50`, `$1,200`, `1e3`.
+/// Parses a value that consists of a number, in the notation of JSON or of tools: `1200.50`, `$1,200`, `1e3`. `None` if
+/// it is not a number.
 pub(super) fn value(text: &str) -> Option<Decimal> {
     let bare = text.trim();
     let bare = bare.trim_matches(|c: char| "$€£¥₹ ".contains(c));
@@ -280,7 +281,7 @@ fn shift(decimal: &str, places: usize) -> Option<Decimal> {
     canonical(&format!("{whole}{fraction:0<places$}"))
 }
 
-/// Converts a percentage to a fraction: `50` becomes `0.5`.
+/// Converts a percentage to a fraction: `50` becomes `0.5`. `None` if `decimal` is not a number.
 pub(super) fn share(decimal: &str) -> Option<Decimal> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let whole = format!("{whole:0>3}");

@@ -1,8 +1,9 @@
-//! Days and times of day that follow from stated ones.
+//! Derives days and times of day from stated ones.
 //!
-//! Input: a value that is a day, a time or both. Output: the parts it is computed from, or nothing: "tomorrow" and the
-//! day that a tool says it is; a day from one message and a time from another; "30 minutes before".
-//! Not here: days that someone states (see `form`). A tool that repeats a day or time of the agent's is no source.
+//! Input: a value that is a day, a time or both. Output: the parts it is computed from, such as "tomorrow" and the
+//! current day according to a tool, a day from one message and a time from another, or "30 minutes before"; `None` if
+//! it does not follow from stated ones. Days that someone states directly are handled in `form`. A tool that repeats a
+//! day or time of the agent is not a source.
 
 use jiff::civil::{Date, Time};
 
@@ -64,7 +65,7 @@ impl<'s, 'c, 'a> Schedule<'s, 'c, 'a> {
         earlier.any(is_there)
     }
 
-    /// Returns the parts that state a day, or that it is computed from.
+    /// Returns the parts that state a day, or from which it is computed; `None` if there are none.
     fn day(&self, date: Date) -> Option<Vec<Part>> {
         let said = self.people().find_map(|source| {
             let mut days = source.text.dates().iter();
@@ -81,7 +82,8 @@ impl<'s, 'c, 'a> Schedule<'s, 'c, 'a> {
         })
     }
 
-    /// Computes a day from the person's words ("tomorrow", "next week") and the day that it is.
+    /// Computes a day from the person's words ("tomorrow", "next week") and the current day. `None` if the result is
+    /// not `date`.
     fn day_from_today(&self, date: Date) -> Option<Vec<Part>> {
         self.people().find_map(|source| {
             let (today, of) = self.today(source)?;
@@ -98,7 +100,8 @@ impl<'s, 'c, 'a> Schedule<'s, 'c, 'a> {
         })
     }
 
-    /// Returns the day of a person's message, and the part that states it if it is not the message's own time.
+    /// Returns the day on which a person's message was sent. Also returns the part that states that day, if the message
+    /// itself has no time.
     fn today(&self, source: &Source<'_>) -> Option<(Date, Option<Part>)> {
         if let Some(said) = source.said {
             return Some((said, None));
@@ -116,7 +119,7 @@ impl<'s, 'c, 'a> Schedule<'s, 'c, 'a> {
         Some((today, Some(of.part(&today.to_string()))))
     }
 
-    /// Returns the parts that state a time of day, or that it is computed from.
+    /// Returns the parts that state a time of day, or from which it is computed; `None` if there are none.
     fn time(&self, time: Time) -> Option<Vec<Part>> {
         let said = self.people().find_map(|source| {
             let folded = source.text.folded();
@@ -145,8 +148,8 @@ impl<'s, 'c, 'a> Schedule<'s, 'c, 'a> {
         Some(of.part(&time.to_string()))
     }
 
-    /// Computes a time from a length that the person's last message states and the time it is counted from: "30
-    /// minutes before", "two hours later".
+    /// Computes a time from a duration in the person's last message and the time it is counted from: "30 minutes
+    /// before", "two hours later". `None` if the result is not `time`.
     fn moved_time(&self, time: Time) -> Option<Vec<Part>> {
         let last = self.people().next()?;
         let folded = last.text.folded();
@@ -167,7 +170,7 @@ impl<'s, 'c, 'a> Schedule<'s, 'c, 'a> {
         })
     }
 
-    /// Computes the name of a month: "this month".
+    /// Derives the name of a month from words such as "this month". `None` if the value is not that month.
     fn month(&self, value: &Value) -> Option<Vec<Part>> {
         let month = date::month(&value.folded)?;
         self.people().find_map(|source| {
@@ -185,7 +188,8 @@ impl<'s, 'c, 'a> Schedule<'s, 'c, 'a> {
     }
 }
 
-/// Returns true if words such as "tomorrow", "Friday" and "last Friday" name `date`, if it is `today`.
+/// Returns true if words such as "tomorrow", "Friday" and "last Friday" mean `date` when they are said on the day
+/// `today`.
 fn is_near(folded: &str, stated: &Stated, date: Date, today: Date) -> bool {
     let head = folded.get(..stated.at.start).unwrap_or_default().trim_end();
     let is_past = ["last", "past", "previous"]
@@ -201,7 +205,7 @@ fn is_near(folded: &str, stated: &Stated, date: Date, today: Date) -> bool {
     }
 }
 
-/// Returns the day that a person calls today: "today is 2021-10-13".
+/// Returns the day that a person calls today: "today is 2021-10-13". `None` if the person names none.
 fn told_today(source: &Source<'_>) -> Option<Date> {
     /// Maximum distance in bytes between the word and the date.
     const NEAR: usize = 16;
@@ -217,8 +221,8 @@ fn told_today(source: &Source<'_>) -> Option<Date> {
     })
 }
 
-/// Returns the day that a tool says it is: the only day in the result of a tool that is named for it, or the day under
-/// a key that is.
+/// Returns the current day according to a tool: the only day in the result of a tool whose name says that it returns
+/// the date, or the day under a key that says so. `None` if there is none.
 fn tool_today(source: &Source<'_>) -> Option<Date> {
     let By::Tool { name, .. } = source.by else {
         return None;
@@ -250,7 +254,7 @@ fn tool_today(source: &Source<'_>) -> Option<Date> {
     (is_named && full.iter().all(|(_, date)| date == first)).then_some(*first)
 }
 
-/// Returns 1 if the words after a length say that something is that much later, and -1 if earlier.
+/// Returns 1 if the words after a duration mean "later" and -1 if they mean "earlier"; `None` if they mean neither.
 fn direction(folded: &str, at: usize) -> Option<i64> {
     let rest = folded.get(at..)?;
     let mut next = words(rest).take(2).map(|(_, word)| word);
@@ -261,7 +265,7 @@ fn direction(folded: &str, at: usize) -> Option<i64> {
     })
 }
 
-/// A week or month, counted from the one that it is.
+/// A week or month relative to the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Period {
     unit: Unit,
@@ -277,7 +281,8 @@ enum Unit {
 }
 
 impl Period {
-    /// Returns the first and the last day; of a week also the last working day, and those of a week from Sunday.
+    /// Returns the first and the last day of the period. For a week, also returns the last working day, and the bounds
+    /// of a week that starts on Sunday.
     fn bounds(self, today: Date) -> Vec<Date> {
         let shift = |date: Date, days: i64| date::plus_days(date, days);
         let to_monday = -i64::from(today.weekday().to_monday_zero_offset());

@@ -1,6 +1,6 @@
 //! The shape of a value, which determines where such a value ends in a text.
 //!
-//! A word ends at a blank. An address does not end at a dot: `acme.com.example.net` does not state `acme.com`.
+//! A word ends at whitespace. An address does not end at a dot: `acme.com.example.net` does not state `acme.com`.
 
 use super::address;
 use super::text::{is_hidden, is_inside_word, neighbours};
@@ -19,7 +19,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Classifies a value.
+    /// Returns the shape of a value.
     pub(super) fn of(value: &str) -> Shape {
         let value = value.trim();
         if value.chars().any(char::is_whitespace) {
@@ -88,7 +88,7 @@ fn continues(after: Option<char>, text: &str, to: usize, joining: &str) -> bool 
     neighbours(text, inner, inner).1.is_some_and(is_inside_word)
 }
 
-/// Returns true if a place can begin at `from`, not in the middle of a name or a path.
+/// Returns true if a link, host or path can begin at `from`: not in the middle of a name or of another path.
 fn begins_place(text: &str, from: usize, before: Option<char>) -> bool {
     match before {
         Some('.') => {

@@ -1,8 +1,8 @@
 //! A text to search, and the rules for finding a value in it.
 //!
-//! Input: a text and a value. Output: the place where the whole value occurs in the text, if it does.
-//! Not here: fuzzy matching. A match is exact after folding. Invisible characters are not ignored, so a value that
-//! contains one differs from the value without it.
+//! Input: a text and a value. Output: the place where the whole value occurs in the text, if it does. A match is exact
+//! after folding, never fuzzy. Invisible characters are not ignored, so a value that contains one differs from the
+//! value without it.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -62,14 +62,14 @@ impl<'c> Text<'c> {
             .get_or_init(|| words(self.folded()).map(|(_, word)| word.to_owned()).collect())
     }
 
-    /// Finds the first verbatim occurrence of `value`.
+    /// Finds the first verbatim occurrence of `value`; `None` if there is none.
     pub(super) fn find_verbatim(&self, value: &str, shape: Shape) -> Option<Range<usize>> {
         find(&self.raw, value, |from, to| {
             shape.stands_alone(&self.raw, from, to)
         })
     }
 
-    /// Finds the first occurrence of a folded value in the folded text.
+    /// Finds the first occurrence of a folded value in the folded text; `None` if there is none.
     pub(super) fn find_folded(&self, folded: &str, shape: Shape) -> Option<Range<usize>> {
         let text = self.folded();
         find(text, folded, |from, to| shape.stands_alone(text, from, to))
@@ -269,7 +269,7 @@ pub(super) fn without_escapes(text: &str) -> Option<String> {
         let mut characters = escape.chars();
         match characters.next() {
             Some('n' | 'r' | 't') => plain.push(' '),
-            // A folded line continues at the next character that is not a blank.
+            // A folded line continues at the next character that is not whitespace.
             Some('\n') => {
                 rest = characters.as_str().trim_start();
                 continue;

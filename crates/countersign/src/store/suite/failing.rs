@@ -47,7 +47,7 @@ pub struct FailingStore<S> {
 }
 
 impl<S: Store> FailingStore<S> {
-    /// Wraps a store that then fails with these faults.
+    /// Creates a store that forwards to `store` and fails with these faults.
     pub fn new(store: S, faults: Vec<Fault>) -> FailingStore<S> {
         FailingStore {
             store,

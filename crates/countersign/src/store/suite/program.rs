@@ -16,7 +16,7 @@ use crate::hash::Hash;
 pub use interpreter::{run, run_on_all};
 pub use make::programs;
 
-/// A sequence of steps.
+/// A random test program: a sequence of steps to run on a store.
 #[derive(Clone, Debug)]
 pub struct Program(pub Vec<Step>);
 
@@ -87,7 +87,7 @@ pub enum Step {
     Advance(Pause),
 }
 
-/// The version sent with an entry.
+/// Version that a step sends with an entry.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Version {
@@ -147,7 +147,7 @@ pub enum Over {
     All,
 }
 
-/// How the page is read again before a start.
+/// Result of reading the page again before a start.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Look {

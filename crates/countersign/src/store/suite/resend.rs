@@ -27,13 +27,13 @@ const AT_ONCE: u64 = 32;
 /// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resent {
-    /// Requests answered by the store.
+    /// Number of requests that the store answered.
     pub requests: u64,
-    /// Calls that took effect at the tool.
+    /// Number of calls that took effect at the tool.
     pub effects: u64,
-    /// Calls denied.
+    /// Number of calls that were denied.
     pub denied: u64,
-    /// Calls that the sweep had given up on before their result arrived.
+    /// Number of calls that the sweep had given up on before their result arrived.
     pub given_up: u64,
 }
 

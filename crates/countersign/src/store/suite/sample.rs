@@ -127,7 +127,7 @@ pub fn terms_for(approvers: &[&str]) -> Terms {
     }
 }
 
-/// Parses arguments from valid JSON text.
+/// Parses arguments from JSON text. Panics if the text is not valid.
 pub fn arguments(text: &str) -> Arguments {
     Arguments::parse(text.as_bytes()).unwrap()
 }

@@ -44,12 +44,12 @@ const FUNCTIONS: [&str; 19] = [
     "type",
     "uint",
 ];
-/// Macros, used only for suggestions: they are expanded before names are checked.
+/// Macros, listed only to suggest corrections of misspelled names: they are expanded before names are checked.
 const MACROS: [&str; 6] = ["has", "all", "exists", "exists_one", "map", "filter"];
 
 const MAX_LOOPS: usize = 2;
 
-/// Returns the nesting depth of loops, or the first fault.
+/// Returns the nesting depth of loops, or the first fault found.
 pub(super) fn survey(program: &Program) -> Result<usize, BadCondition> {
     let mut survey = Survey {
         program,

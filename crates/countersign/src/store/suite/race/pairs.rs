@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::store::suite::{Fixture, sample};
 use crate::time::ManualClock;
 
-/// A way to end a pending approval.
+/// Command that ends a pending approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Approve,
