@@ -39,6 +39,7 @@ mod terminal;
 mod trust;
 mod view;
 pub mod web;
+mod webhooks;
 mod why_held;
 mod wire;
 mod worlds;

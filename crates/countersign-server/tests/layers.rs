@@ -9,7 +9,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each module with the modules that it must not import.
-const FORBIDDEN: [(&str, &[&str]); 8] = [
+const FORBIDDEN: [(&str, &[&str]); 9] = [
+    (
+        "webhooks",
+        &[
+            "web", "http", "inbox", "agents", "mcp", "hook", "chat", "terminal", "serve", "commands",
+            "backend",
+        ],
+    ),
     (
         "service",
         &[

@@ -21,6 +21,7 @@ use crate::service::{DECISIONS_PER_SECOND, LimitSettings};
 use crate::trust;
 use crate::web::tls::Files;
 use crate::web::{AllowedOrigins, TrustedProxies};
+use crate::webhooks::WebhookSettings;
 
 /// Configuration file that is read from the current folder if none is given. It may have come with the folder, so a
 /// person must have trusted it.
@@ -64,7 +65,9 @@ pub struct Config {
     pub allowed_origins: AllowedOrigins,
     /// Tools that the service runs itself, by name.
     pub tools: BTreeMap<String, ToolTarget>,
-    /// Targets in private networks at which tools may be called, as `HOST:PORT`.
+    /// Webhooks that are told about decisions and ends, by name.
+    pub webhooks: BTreeMap<String, WebhookSettings>,
+    /// Targets in private networks at which tools and webhooks may be called, as `HOST:PORT`.
     pub private_targets: Vec<String>,
     /// Agents that people can talk to, by name.
     pub agents: BTreeMap<String, AgentSource>,
@@ -97,6 +100,8 @@ struct File {
     allowed_origins: Vec<String>,
     #[serde(default)]
     tools: BTreeMap<String, ToolTarget>,
+    #[serde(default)]
+    webhooks: BTreeMap<String, WebhookSettings>,
     #[serde(default)]
     private_targets: Vec<String>,
     #[serde(default)]
@@ -159,6 +164,7 @@ impl Config {
             trusted_proxies,
             allowed_origins,
             tools,
+            webhooks: file.webhooks,
             private_targets: file.private_targets,
             agents,
             playground: is_tryout || file.playground,

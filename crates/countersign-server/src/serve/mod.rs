@@ -39,6 +39,7 @@ use crate::service::agents::{self as served, Agents, TalkSecret};
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
 use crate::web::{self, AllowedHosts, App, listener, tls};
+use crate::webhooks::Webhooks;
 use crate::{access, backend, inbox, keys, pace, policy, store};
 
 /// Maximum time that a shutdown waits for running calls.
@@ -67,6 +68,8 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     };
     let unrecorded = outcomes.as_ref().map(OutcomeFile::read).transpose()?;
     let mut executors = Executors::new(&config.tools, &config.private_targets)?;
+    let tenant = backend::tenant(global)?;
+    let webhooks = Webhooks::new(&config.webhooks, &tenant, &config.private_targets)?;
     let ready = agents::load(&config.agents)?;
     for world in &ready.worlds {
         executors = executors.with_world(world)?;
@@ -93,7 +96,6 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     }
     let gate = pace::with_rate_limit(gate);
     gate.requeue_outcomes(unrecorded.unwrap_or_default());
-    let tenant = backend::tenant(global)?;
     let joined = Node::join(gate.store(), &tenant, policy, change).await?;
     if joined.is_new_policy {
         output.notice(
@@ -132,6 +134,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         app,
         node: Arc::new(joined.node),
         outcomes: outcomes.map(Arc::new),
+        webhooks,
     };
     let ended = service.serve(listener, tls, stop).await;
     match ended.store {
@@ -173,16 +176,19 @@ struct Running {
     app: App,
     node: Arc<Node>,
     outcomes: Option<Arc<OutcomeFile>>,
+    webhooks: Webhooks,
 }
 
 impl Running {
     /// Serves until a stop signal, or until the store permanently accepts no more writes.
-    async fn serve(self, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) -> Ended {
+    async fn serve(mut self, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) -> Ended {
+        let webhooks = std::mem::take(&mut self.webhooks);
         let app = &self.app;
         let routes = router(app.clone(), inbox::pages());
         let keeping = housekeeping::run(app.clone(), self.node.clone(), self.outcomes.clone());
         let keeping = tokio::spawn(keeping);
         let following = tokio::spawn(served::follow(app.service().clone()));
+        let telling = tokio::spawn(webhooks.run(app.service().clone()));
         let listening = app.clone();
         let serving = tokio::spawn(async move {
             let (limits, proxies) = (&listening.settings.limits, &listening.web().trusted_proxies);
@@ -215,6 +221,8 @@ impl Running {
         let lost = self.keep_outcomes().await;
         keeping.abort();
         following.abort();
+        // Ends by itself when the service stops, but first stores how far it got.
+        let _ = tokio::time::timeout(LAST_TRY, telling).await;
         Ended { store: ended, lost }
     }
 

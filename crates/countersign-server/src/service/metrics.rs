@@ -34,6 +34,7 @@ pub struct Metrics {
     store_writable: Gauge,
     outcomes_unrecorded: Gauge,
     clock_apart_seconds: Gauge<f64, AtomicU64>,
+    webhooks: Family<Labels, Counter>,
 }
 
 impl Default for Metrics {
@@ -54,6 +55,7 @@ impl Default for Metrics {
             store_writable: Gauge::default(),
             outcomes_unrecorded: Gauge::default(),
             clock_apart_seconds: Gauge::default(),
+            webhooks: Family::default(),
         };
         registry.register(
             "approvals_proposed",
@@ -107,6 +109,11 @@ impl Default for Metrics {
             "Seconds between the store's time and this machine's clock, once that is over an hour",
             metrics.clock_apart_seconds.clone(),
         );
+        registry.register(
+            "webhook_requests",
+            "Requests to webhooks: delivered, failed, or given up after three days",
+            metrics.webhooks.clone(),
+        );
         Metrics { registry, ..metrics }
     }
 }
@@ -141,6 +148,11 @@ impl Metrics {
         if let (Some(approval), None) = (approval, refusal) {
             self.finished(approval);
         }
+    }
+
+    /// Counts a request to a webhook; `result` is `delivered`, `failed` or `given_up`.
+    pub fn webhook(&self, result: &'static str) {
+        self.webhooks.get_or_create(&[("result", result)]).inc();
     }
 
     /// Counts an attempt to decide by a caller whose credential lacks the scope.

@@ -41,3 +41,4 @@ mod trust;
 mod undo;
 mod verify;
 mod watch;
+mod webhooks;

@@ -28,6 +28,7 @@ impl<'p> Served<'p> {
         let mut command = place.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command.env("PAY_KEY", "0123456789abcdef0123456789abcdef");
+        command.env("HOOK_KEYS", crate::webhooks::KEYS);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
