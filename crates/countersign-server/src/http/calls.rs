@@ -329,6 +329,7 @@ impl SubmissionFields {
             claim: self.claim,
             key: self.key,
             // INVARIANT: a conversation supplied by an agent never relaxes the policy (X57).
+            options: Default::default(),
             conversation: self
                 .conversation
                 .map(|messages| VouchedConversation::supplied(Conversation { messages })),
