@@ -100,6 +100,7 @@ impl GatedTools {
                 claim: None,
                 key: None,
                 conversation: None,
+                options: Default::default(),
                 calls: Vec::new(),
             },
             wait: DEFAULT_WAIT,

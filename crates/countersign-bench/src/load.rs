@@ -76,6 +76,7 @@ pub(crate) fn submission(tool: &str, arguments: Arc<[u8]>) -> anyhow::Result<Sub
         claim: None,
         key: None,
         conversation: None,
+        options: Default::default(),
         calls: vec![call],
     })
 }

@@ -6,6 +6,7 @@
 //! for people are in `output` and `inbox`.
 
 pub mod before;
+mod end;
 mod feed_event;
 mod make;
 mod moment;
@@ -13,16 +14,19 @@ pub mod origin;
 mod outcome;
 mod simple;
 mod value;
+pub mod words;
 mod working_folder;
 
+pub use end::CallEnd;
 pub use feed_event::FeedEventView;
-pub use make::{approval, description, passed_because, result, state};
+pub use make::{approval, description, passed_because, result, state, state_and_end};
 pub use moment::Moment;
 pub use outcome::Outcome;
 pub use simple::{EitherPageView, EitherView, SimplePageView, View, simple, simple_status};
 pub use value::{RowWithFullText, ValueView};
 pub use working_folder::WorkingFolderView;
 
+use countersign::approval::Order;
 use countersign::decision::Assurance;
 use countersign::effect::{Effect, Risk};
 use countersign::hash::Hash;
@@ -53,10 +57,10 @@ pub struct ApprovalView {
     /// True if some arguments are secret; the complete arguments are then omitted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hidden: bool,
-    #[schema(value_type = String)]
+    #[schema(value_type = words::RiskLevel)]
     pub risk_level: Risk,
     pub description: String,
-    #[schema(value_type = String)]
+    #[schema(value_type = words::ApprovalStatus)]
     pub status: State,
     pub comment: Option<String>,
     #[schema(value_type = String)]
@@ -98,6 +102,11 @@ pub struct ApprovalView {
     /// True if a person approved some of the calls and denied others; `state` and `because` of each call tell which.
     #[serde(default, skip_serializing_if = "is_false")]
     pub partly_denied: bool,
+    /// Order in which the approved calls may be started. In any order, several may run at the same time, and one that
+    /// fails does not stop the others.
+    #[serde(default)]
+    #[schema(value_type = words::OrderWord)]
+    pub order: Order,
     /// Number of different people who have to approve.
     pub quorum: u8,
     /// Approvals given so far.
@@ -138,6 +147,9 @@ pub struct CallView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub arguments: Option<Box<RawValue>>,
+    /// Exact arguments as text, byte for byte. Absent if any of them are secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments_text: Option<String>,
     /// Exact arguments in hexadecimal, if whitespace around them is part of what would run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_hex: Option<String>,
@@ -146,13 +158,18 @@ pub struct CallView {
     pub values: Option<Vec<ValueView>>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub hidden: bool,
-    #[schema(value_type = String)]
+    #[schema(value_type = words::EffectWord)]
     pub effect: Effect,
-    #[schema(value_type = String)]
+    #[schema(value_type = words::RiskLevel)]
     pub risk: Risk,
     pub summary: String,
-    #[schema(value_type = String)]
+    #[schema(value_type = words::CallStateWord)]
     pub state: CallState,
+    /// How the call ended, or why it will not run. Null while it is held, released or running.
+    #[serde(default)]
+    #[schema(value_type = Option<words::CallEndWord>)]
+    pub end: Option<CallEnd>,
+    /// Why the call will not run, in words for people.
     pub because: Option<String>,
     pub notes: Vec<String>,
     pub warnings: Vec<String>,
@@ -165,7 +182,7 @@ pub struct CallView {
     /// True if the requester may not approve the call.
     pub four_eyes: bool,
     /// Weakest surface from which the call can be approved.
-    #[schema(value_type = String)]
+    #[schema(value_type = words::SurfaceWord)]
     pub surface: Assurance,
     pub undoable: bool,
     pub edited: bool,
@@ -224,10 +241,10 @@ impl ApprovalView {
         (1u8..).zip(&self.calls)
     }
 
-    /// Returns the position of the next call to start; `None` if a call is running or no call is released.
+    /// Returns the position of the next call to start; `None` if no call is released, or a running one has to end first.
     pub fn next_released(&self) -> Option<u8> {
         let is_running = |call: &CallView| call.state == CallState::Running;
-        if self.calls.iter().any(is_running) {
+        if self.order == Order::Given && self.calls.iter().any(is_running) {
             return None;
         }
         let mut calls = self.numbered();

@@ -5,13 +5,15 @@
 
 use std::borrow::Cow;
 
+use countersign::approval::Order;
 use countersign::provenance::Message;
-use serde::{Deserialize, Serialize};
+use countersign::state::CallState;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::object;
-use crate::view::{ApprovalView, Moment, View, WorkingFolderView};
+use crate::view::{ApprovalView, CallEnd, Moment, View, WorkingFolderView, words};
 
 /// A name of at most 256 characters, without control characters.
 #[derive(ToSchema)]
@@ -51,6 +53,24 @@ pub struct Submit {
     #[schema(value_type = Option<Vec<ConversationMessage>>)]
     #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
+    /// Order in which the approved calls may be started: `given` (the default), one after the other; or `any`, also at
+    /// the same time, and one that fails does not stop the others. Shown to the person, and part of what is approved.
+    #[schema(value_type = Option<words::OrderWord>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+    /// If true, returns the rulings only: nothing is recorded, proposed, read or run, and `approval` is null. An
+    /// idempotency key then has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+    /// Time until the approval expires, in milliseconds. Refused if it is longer than the policy's limit.
+    #[schema(value_type = Option<u64>, minimum = 1000, maximum = 2592000000_u64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<f64>,
+    /// Time after the decision in which an approved call can be started, in milliseconds. Refused if it is longer than
+    /// the policy's `start_within`.
+    #[schema(value_type = Option<u64>, minimum = 1000, maximum = 2592000000_u64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_within_ms: Option<f64>,
 }
 
 /// Message of a conversation.
@@ -94,9 +114,18 @@ pub enum ConversationMessage {
 pub struct SubmitCall {
     /// Name of the tool. A call whose tool name is invalid is forbidden.
     pub tool: String,
-    /// Arguments: a JSON object, stored, shown and run byte for byte as sent. Anything else is forbidden.
+    /// Arguments: a JSON object, stored, shown and run byte for byte as sent. Anything else is forbidden. Send either
+    /// `arguments` or `argumentsText`.
     #[schema(value_type = serde_json::Value)]
-    pub arguments: Box<RawValue>,
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub arguments: Option<Box<RawValue>>,
+    /// Arguments as text that is a JSON object, used byte for byte, as models write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments_text: Option<String>,
     /// SHA-256 of the tool's whole definition, if the caller knows it.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub definition: Option<String>,
@@ -110,6 +139,11 @@ pub struct SubmitCall {
         skip_serializing_if = "Option::is_none"
     )]
     pub working_folder: Option<WorkingFolderView>,
+}
+
+/// Deserializes a value that may be null itself, which is not the same as an absent one.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Result of submitting the calls of a turn.
@@ -129,15 +163,30 @@ pub struct RulingView {
     /// `pass`, `held` or `forbidden`. `passed_before` if the host runs the call and it already passed under the same
     /// idempotency key; the host must not run it again. `confirmed` if the call has the flag `confirmed: true` and a
     /// person has approved the same call; the caller must not run it.
+    #[schema(value_type = words::RulingWord)]
     pub ruling: Cow<'static, str>,
-    /// `pending_confirmation` for a held call; `succeeded`, `failed`, `not_sent` or `unknown` for a call that passed
-    /// and was run by the service; the recorded state for a call that passed before or was confirmed.
+    /// `pending_confirmation` for a held call that waits for a person; `succeeded`, `failed`, `not_sent` or `unknown` for
+    /// a call that passed and was run by the service; the recorded state for a call that was held, passed or confirmed
+    /// before.
+    #[schema(value_type = Option<words::RulingStatus>)]
     pub status: Option<Cow<'static, str>>,
+    /// Present state of the call. Null for a read that its host runs, and in a dry run.
+    #[serde(default)]
+    #[schema(value_type = Option<words::CallStateWord>)]
+    pub state: Option<CallState>,
+    /// How the call ended, or why it will not run. Null while it is held, released or running.
+    #[serde(default)]
+    #[schema(value_type = Option<words::CallEndWord>)]
+    pub end: Option<CallEnd>,
+    /// Id of the call, for `start` and `finish`: the same as `id`.
+    #[serde(default)]
+    pub call_id: Option<String>,
     /// Id of the call, and the key by which the tool should recognise a repeated call. Null for a read that passed.
     pub id: Option<String>,
     /// Summary that a person will read. Null for a call that passed or is forbidden.
     pub summary: Option<String>,
-    /// Reason why the call is forbidden. Null for any other ruling.
+    /// Reason why the call is forbidden; in a dry run, also the policy's notes on a call that would be held. Null for any
+    /// other ruling.
     pub reason: Option<String>,
     /// Permit that the host of a passed call has to send to `finish`. Null for a read.
     pub permit: Option<String>,
@@ -178,7 +227,7 @@ pub struct Ask {
     pub tool_arguments: Option<Box<RawValue>>,
     /// Risk that the agent sees: `low`, `medium`, `high` or `critical`. Can raise the policy's risk level, but not
     /// lower it. If absent, the policy's level is used.
-    #[schema(pattern = "^(low|medium|high|critical)$")]
+    #[schema(value_type = Option<words::RiskLevel>)]
     pub risk_level: Option<String>,
     /// The agent's reason for the call, shown separately as its claim. Optional.
     pub description: Option<String>,
@@ -269,8 +318,9 @@ pub struct GetQuery {
     /// Maximum time to wait for the decision, such as `30s` or `2m`. Without it, the response is immediate.
     #[param(pattern = "^([0-9]{1,6}|([0-9]{1,6}(ms|s|m|h|d))+)$")]
     pub wait: Option<String>,
-    /// `decided` (the default), or `finished`: also wait until all calls have run or can no longer run.
-    #[param(pattern = "^(decided|finished)$")]
+    /// `decided` (the default), or `finished`: also wait until all calls have run or can no longer run. `decision` and
+    /// `end` mean the same.
+    #[param(pattern = "^(decided|finished|decision|end)$")]
     pub wait_for: Option<String>,
     /// If true, adds the approval's events. Only in the full view.
     pub events: Option<bool>,
@@ -297,8 +347,8 @@ pub struct AskQuery {
 #[into_params(parameter_in = Query)]
 pub struct DecideQuery {
     /// When to respond: `decided` (the default) as soon as the decision is recorded, `finished` only after the service
-    /// has run the released calls.
-    #[param(pattern = "^(decided|finished)$")]
+    /// has run the released calls. `decision` and `end` mean the same.
+    #[param(pattern = "^(decided|finished|decision|end)$")]
     pub wait_for: Option<String>,
     /// View of the approval in the response: `full` (the default) or `simple`.
     #[param(inline)]
@@ -334,13 +384,17 @@ pub struct PermitView {
     /// Exact arguments.
     #[schema(value_type = Object)]
     pub arguments: Box<RawValue>,
+    /// Exact arguments as text, byte for byte.
+    #[serde(default)]
+    pub arguments_text: String,
     /// Exact arguments in hexadecimal, for JSON libraries that do not keep the original bytes.
     pub arguments_hex: String,
     /// Token to send to `finish`.
     pub permit: String,
     /// Credential that was submitted with the call, if there was one.
     pub secret: Option<String>,
-    /// Time limit in milliseconds. Afterwards the outcome is recorded as unknown.
+    /// Time limit in milliseconds. Afterwards the outcome is recorded as unknown. If the start is repeated with its
+    /// idempotency key, the time that is left.
     pub timeout_ms: u64,
     /// Time of the start, on the store's clock.
     #[serde(default)]
@@ -360,11 +414,15 @@ pub struct Finish {
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub permit: String,
     /// `succeeded`, `failed`, `not_sent` (the tool was not reached, so nothing ran) or `unknown`.
-    #[schema(pattern = "^(succeeded|failed|not_sent|unknown)$")]
+    #[schema(value_type = words::OutcomeWord)]
     pub outcome: String,
-    /// Result of the tool: any JSON.
+    /// Result of the tool: any JSON. A result of more than 256 KiB is replaced by an object with its size, its hash and
+    /// its beginning: `{"truncated": true, "bytes": …, "sha256": …, "head": …}`.
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
+    /// Result of the tool as text, in place of `result`. It is recorded as a JSON string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_text: Option<String>,
 }
 
 /// Conversation and run in which to propose an undo.
@@ -554,10 +612,19 @@ pub struct ErrorView {
 /// Details of an error. Some errors have further fields, such as `decidedBy`, `decidedAt` and `supersededBy`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorBody {
-    /// Error code, for programs.
+    /// Error code, for programs. Later versions may have further codes.
+    #[schema(value_type = words::ErrorCode)]
     pub code: String,
     /// Error message, for people.
     pub message: String,
     /// Advice on what to do next.
     pub hint: String,
+    /// State of the call, for errors about a call that is in the wrong state.
+    #[schema(value_type = Option<words::CallStateWord>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<CallState>,
+    /// How the call ended, or why it will not run, for the same errors. Null while it is held, released or running.
+    #[schema(value_type = Option<words::CallEndWord>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<CallEnd>,
 }

@@ -129,6 +129,7 @@ async fn f21_life_goes_on_in_a_store_of_0_1_0() {
         policy: POLICY,
         snapshot: None,
         replacement: None,
+        is_repeatable: false,
     };
     let Answer::Start(started) = store.write(Command::Start(start)).await.unwrap() else {
         panic!("not the answer to a start");

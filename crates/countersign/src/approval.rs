@@ -85,9 +85,36 @@ pub struct Approval {
     pub tried: Vec<(Actor, u8)>,
     /// Time at which the content was erased; `None` if it is still stored.
     pub erased_at: Option<Time>,
+    /// Order in which the calls may be started.
+    pub order: Order,
     /// Calls, in the order in which they would run.
     pub calls: Vec<Call>,
 }
+
+/// Order in which the approved calls of one approval may be started. Part of what a person approves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// One after the other, in the order in which they were proposed. A call that does not succeed stops those after
+    /// it, unless the policy says otherwise.
+    #[default]
+    Given,
+    /// In any order, also several at the same time. A call that does not succeed stops no other.
+    Any,
+}
+
+impl Order {
+    /// Returns the name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Order::Given => "given",
+            Order::Any => "any",
+        }
+    }
+}
+
+/// Note on the card of calls that may start in any order.
+const ANY_ORDER: &str = "the calls of this card may start in any order, also at the same time; one that fails does not stop the others";
 
 /// Decision that ended a pending approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -275,7 +302,20 @@ impl Approval {
             .filter_map(|call| call.execution.as_ref())
             .map(|run| run.deadline)
             .min();
-        deadline.or_else(|| self.next_released().and_then(|_| self.start_by()))
+        deadline.or_else(|| self.stale_at())
+    }
+
+    /// Returns the time at which the released calls become stale; `None` if no call is released, or while one is
+    /// running.
+    pub fn stale_at(&self) -> Option<Time> {
+        self.start_by().filter(|_| self.is_released())
+    }
+
+    /// Returns the notes that every card shows about one of the approval's calls: those of [`Call::notes`], and that
+    /// the calls may start in any order. The texts are not escaped.
+    pub fn notes_on(&self, call: &Call) -> Vec<String> {
+        let order = (self.order == Order::Any).then(|| ANY_ORDER.to_owned());
+        order.into_iter().chain(call.notes()).collect()
     }
 
     /// Returns the time until which released calls may be started; `None` before the decision. In a batch, the interval
@@ -292,9 +332,10 @@ impl Approval {
     }
 
     /// Returns the position of the call that may be started next; `None` if no call is released, or while another call
-    /// is running.
+    /// is running that has to end first.
     pub fn next_released(&self) -> Option<u8> {
-        let earlier_runs = self.calls.iter().any(|call| call.state == CallState::Running);
+        let earlier_runs =
+            self.order == Order::Given && self.calls.iter().any(|call| call.state == CallState::Running);
         let mut released = self
             .numbered()
             .filter(|(_, call)| call.state == CallState::Released);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::Approval;
+use crate::approval::{Approval, Order};
 use crate::hash::{Fields, Hash};
 use crate::id::{CallId, ToolName};
 use crate::json::{self, Limits, Malformed};
@@ -198,10 +198,12 @@ impl Call {
         // them, so that the digests of older calls stay the same.
         let before = self.before.as_ref().map(|before| before.hash);
         let folder = self.working_folder.as_ref().map(|folder| folder.hash());
-        let tag = match (before, folder) {
-            (None, None) => "countersign/call/1",
-            (Some(_), None) => "countersign/call/2",
-            (_, Some(_)) => "countersign/call/3",
+        // So does the order in which the calls may start, unless it is the given one.
+        let tag = match (approval.order, before, folder) {
+            (Order::Given, None, None) => "countersign/call/1",
+            (Order::Given, Some(_), None) => "countersign/call/2",
+            (Order::Given, _, Some(_)) => "countersign/call/3",
+            (Order::Any, ..) => "countersign/call/4",
         };
         let fields = Fields::new(tag)
             .field(approval.tenant.as_str().as_bytes())
@@ -215,13 +217,18 @@ impl Call {
             .field(approval.requester.as_str().as_bytes())
             .number(approval.expires_at.as_micros() as u64)
             .field(&approval.salt);
-        match (before, folder) {
-            (None, None) => fields.finish(),
-            (Some(before), None) => fields.field(&before.0).finish(),
-            (before, Some(folder)) => {
+        match (approval.order, before, folder) {
+            (Order::Given, None, None) => fields.finish(),
+            (Order::Given, Some(before), None) => fields.field(&before.0).finish(),
+            (Order::Given, before, Some(folder)) => {
                 let before = before.as_ref().map(|before| before.0.as_slice());
                 fields.optional(before).field(&folder.0).finish()
             }
+            (order @ Order::Any, before, folder) => fields
+                .optional(before.as_ref().map(|before| before.0.as_slice()))
+                .optional(folder.as_ref().map(|folder| folder.0.as_slice()))
+                .field(order.as_str().as_bytes())
+                .finish(),
         }
     }
 }
@@ -272,7 +279,7 @@ mod tests {
         fn folder(path: &str) -> Option<Arc<WorkingFolder>> {
             Some(Arc::new(WorkingFolder::new(path, Vec::new()).unwrap()))
         }
-        let changes: [(&str, Change); 17] = [
+        let changes: [(&str, Change); 20] = [
             ("tenant", |approval, _| {
                 approval.tenant = Tenant::new("b").unwrap()
             }),
@@ -313,6 +320,15 @@ mod tests {
             }),
             ("working folder of a change", |_, call| {
                 call.before = Some(Arc::new(sample::snapshot("{}")));
+                call.working_folder = folder("/p");
+            }),
+            ("order", |approval, _| approval.order = Order::Any),
+            ("order of a change", |approval, call| {
+                approval.order = Order::Any;
+                call.before = Some(Arc::new(sample::snapshot("{}")));
+            }),
+            ("order in a working folder", |approval, call| {
+                approval.order = Order::Any;
                 call.working_folder = folder("/p");
             }),
             ("effect", |_, call| {

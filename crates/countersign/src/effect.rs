@@ -31,6 +31,9 @@ pub enum Risk {
 }
 
 impl Effect {
+    /// All effects.
+    pub const ALL: [Effect; 4] = [Effect::Read, Effect::Write, Effect::Destructive, Effect::External];
+
     /// Returns the word used in policies, JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {

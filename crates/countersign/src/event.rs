@@ -359,6 +359,32 @@ impl EventKind {
         )
     }
 
+    /// Returns the position of the call that this event is about; `None` if it is about the whole approval.
+    pub fn call(&self) -> Option<u8> {
+        match self {
+            EventKind::Started { call, .. }
+            | EventKind::Succeeded { call, .. }
+            | EventKind::Failed { call, .. }
+            | EventKind::Lost { call, .. }
+            | EventKind::Refused { call, .. }
+            | EventKind::Reconciled { call, .. }
+            | EventKind::LateResult { call, .. }
+            | EventKind::UndoStarted { call, .. }
+            | EventKind::UndoFailed { call, .. }
+            | EventKind::Undone { call, .. } => Some(*call),
+            EventKind::Proposed { .. }
+            | EventKind::Approved { .. }
+            | EventKind::Endorsed { .. }
+            | EventKind::Denied { .. }
+            | EventKind::Expired
+            | EventKind::Superseded { .. }
+            | EventKind::Withdrawn { .. }
+            | EventKind::Passed { .. }
+            | EventKind::DecisionRefused { .. }
+            | EventKind::Erased => None,
+        }
+    }
+
     /// Returns the name of the kind, as used in JSON.
     pub fn as_str(&self) -> &'static str {
         match self {

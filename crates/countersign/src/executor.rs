@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::Arguments;
-use crate::hash::Hash;
-use crate::id::{BadName, CallId, Tenant, ToolName};
+use crate::hash::{Fields, Hash};
+use crate::id::{BadName, CallId, Key, Tenant, ToolName};
 use crate::seal::Secret;
 use crate::stopwatch::{Stopwatch, TimeLimit};
 use crate::time::Time;
@@ -111,6 +111,19 @@ impl PermitToken {
     /// Returns the token as hexadecimal text, for a host in another process.
     pub fn reveal(&self) -> String {
         Hash(self.0).to_string()
+    }
+
+    /// Computes the token of a call from a caller's secret and an idempotency key. The same caller gets the same token
+    /// for the same key, so nothing has to be stored to give a permit again; nobody else can compute it.
+    pub fn derive(secret: &Secret, tenant: &Tenant, call: CallId, key: &Key) -> PermitToken {
+        let token = Fields::new("countersign/permit/1")
+            .field(secret.reveal())
+            .field(tenant.as_str().as_bytes())
+            .field(call.approval.as_bytes())
+            .number(call.position.into())
+            .field(key.as_str().as_bytes())
+            .finish();
+        PermitToken(token.0)
     }
 
     /// Parses the text form of a token; `None` if the text is not a token.

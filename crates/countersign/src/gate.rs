@@ -53,7 +53,8 @@ use ruling::{Rulings, snapshot_at};
 pub use run::Ran;
 use snapshots::Snapshots;
 pub use submission::{
-    ApprovalOptions, LONGEST_CLAIM, Ruled, Submission, SubmitError, Submitted, SubmittedCall,
+    ApprovalOptions, Foreseen, LONGEST_CLAIM, Ruled, Submission, SubmissionOptions, SubmitError, Submitted,
+    SubmittedCall,
 };
 pub use undo::{NotUndone, Undoing};
 use unrecorded::Unrecorded;
@@ -156,13 +157,43 @@ impl Gate {
         self.check_shape(&submission)?;
         let seeds = Seeds::new()?;
         let snapshots = self.snapshots(&submission).await;
-        let rulings = match submission
+        let rulings = self.rule_off_thread(&submission, snapshots, seeds).await?;
+        Self::check_times(submission.options, &rulings.held)?;
+        self.record(&submission, seeds, rulings).await
+    }
+
+    /// Rules on the calls of one turn without recording, proposing or running anything. Reads nothing either: what a
+    /// held call would change is not part of its terms here.
+    pub async fn preview_submission(&self, submission: &Submission) -> Result<Vec<Foreseen>, SubmitError> {
+        self.check_shape(submission)?;
+        let seeds = Seeds::new()?;
+        let rulings = self.rule_off_thread(submission, Snapshots::new(), seeds).await?;
+        Self::check_times(submission.options, &rulings.held)?;
+        let Rulings { calls, held, passing } = rulings;
+        let (mut held, mut passing) = (held.into_iter(), passing.into_iter());
+        let foreseen = calls.into_iter().map(|ruled| match ruled {
+            None => Foreseen::Pass(passing.next().map(|passing| passing.call.terms)),
+            Some(Ruled::Pass(_) | Ruled::PassedBefore(_)) => Foreseen::Pass(None),
+            Some(Ruled::Held(_)) => Foreseen::Held(held.next().map(|call| call.terms)),
+            Some(Ruled::Forbidden { reason } | Ruled::Malformed { reason }) => Foreseen::Forbidden { reason },
+        });
+        Ok(foreseen.collect())
+    }
+
+    /// Rules on the calls, on another thread if that may take long.
+    async fn rule_off_thread(
+        &self,
+        submission: &Submission,
+        snapshots: Snapshots,
+        seeds: Seeds,
+    ) -> Result<Rulings, SubmitError> {
+        match submission
             .calls
             .iter()
             .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
-            || trace::is_long(&submission)
+            || trace::is_long(submission)
         {
-            false => self.rule_all(&submission, &snapshots, &seeds)?,
+            false => self.rule_all(submission, &snapshots, &seeds),
             // Conditions on large arguments and long conversations may take long: keep them off the async worker
             // threads.
             true => {
@@ -171,10 +202,9 @@ impl Gate {
                     tokio::task::spawn_blocking(move || gate.rule_all(&submission, &snapshots, &seeds));
                 ruling
                     .await
-                    .map_err(|error| StoreError::Unavailable(error.to_string()))??
+                    .map_err(|error| StoreError::Unavailable(error.to_string()))?
             }
-        };
-        self.record(&submission, seeds, rulings).await
+        }
     }
 
     /// Records the rulings: one approval for all held calls, and one record for each passed call whose effect is not
@@ -284,6 +314,7 @@ impl Gate {
         let held = holding
             .await
             .map_err(|error| StoreError::Unavailable(error.to_string()))??;
+        Self::check_times(submission.options, &held)?;
         let propose = self.propose_command(submission, seeds, held, None);
         Ok(self.propose(propose).await?.approval)
     }
@@ -408,8 +439,14 @@ impl Gate {
         let restraint = self.restraint(&submission, &calls);
         // The shortest times apply to all calls, since they form one question.
         let shortest = |of: fn(&Terms) -> Duration| calls.iter().map(|call| of(&call.terms)).min();
+        let options = submission.options;
         let ttl = shortest(|terms| terms.ttl).unwrap_or(Duration::ZERO);
         let start_within = shortest(|terms| terms.start_within.unwrap_or(terms.ttl)).unwrap_or(ttl);
+        // `check_times` has refused longer ones than these.
+        let ttl = options.ttl.map_or(ttl, |asked| asked.min(ttl));
+        let start_within = options
+            .start_within
+            .map_or(start_within, |asked| asked.min(start_within));
         Propose {
             tenant: submission.tenant,
             id: seeds.id,
@@ -430,8 +467,26 @@ impl Gate {
             restraint,
             is_shared,
             passes: None,
+            order: options.order,
             calls,
         }
+    }
+
+    /// Checks that the agent asks for no more time than the policy allows for these calls.
+    fn check_times(options: SubmissionOptions, calls: &[NewCall]) -> Result<(), SubmitError> {
+        let shortest = |of: fn(&Terms) -> Duration| calls.iter().map(|call| of(&call.terms)).min();
+        if let (Some(asked), Some(limit)) = (options.ttl, shortest(|terms| terms.ttl))
+            && asked > limit
+        {
+            return Err(SubmitError::TtlTooLong { asked, limit });
+        }
+        let longest_start = shortest(|terms| terms.start_within.unwrap_or(terms.ttl));
+        if let (Some(asked), Some(limit)) = (options.start_within, longest_start)
+            && asked > limit
+        {
+            return Err(SubmitError::StartWithinTooLong { asked, limit });
+        }
+        Ok(())
     }
 
     fn restraint(&self, submission: &Submission, calls: &[NewCall]) -> Option<Restraint> {
@@ -494,7 +549,16 @@ impl Gate {
                 .optional(definition.hash().as_ref().map(|hash| hash.0.as_slice()))
                 .field(arguments);
         }
-        // Submissions without working folders or credentials keep the hash that earlier versions computed.
+        // Submissions without options, working folders or credentials keep the hash that earlier versions computed.
+        let options = submission.options;
+        if options != SubmissionOptions::default() {
+            let millis = |time: Option<Duration>| time.map(|time| time.as_millis().to_be_bytes());
+            fields = fields
+                .field(b"options")
+                .field(options.order.as_str().as_bytes())
+                .optional(millis(options.ttl).as_ref().map(<[u8; 16]>::as_slice))
+                .optional(millis(options.start_within).as_ref().map(<[u8; 16]>::as_slice));
+        }
         if submission.calls.iter().any(|call| call.working_folder.is_some()) {
             fields = fields.field(b"folders");
             for call in &submission.calls {
@@ -589,6 +653,14 @@ impl StartToken {
             token: PermitToken(token),
             since: Stopwatch::start(),
         })
+    }
+
+    /// Returns a start token with a token that the caller has computed.
+    fn of(token: PermitToken) -> StartToken {
+        StartToken {
+            token,
+            since: Stopwatch::start(),
+        }
     }
 
     fn hash(&self) -> Hash {

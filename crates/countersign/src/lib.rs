@@ -111,7 +111,7 @@ pub mod undoes;
 pub mod wake;
 pub mod working_folder;
 
-pub use approval::{Approval, SharedApproval};
+pub use approval::{Approval, Order, SharedApproval};
 pub use card::WholeCard;
 pub use decision::{Assurance, Decider, Decision, Refusal, Surface, Verdict};
 pub use executor::{Executor, Outcome, Permit, Tools};

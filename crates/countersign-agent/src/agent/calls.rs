@@ -111,6 +111,7 @@ impl Turn<'_> {
             claim: None,
             key: None,
             conversation: None,
+            options: Default::default(),
             calls,
         }
     }

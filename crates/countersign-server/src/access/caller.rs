@@ -52,9 +52,9 @@ pub enum Credential {
 }
 
 impl Caller {
-    /// Returns true if the credential has the scope.
+    /// Returns true if the credential has the scope, or one that includes it.
     pub fn may(&self, scope: Scope) -> bool {
-        self.scopes.has(scope)
+        self.scopes.iter().any(|own| own.includes(scope))
     }
 
     /// Returns the person as a decider. `None` if the credential belongs to an agent, lacks the scope `decide`, or

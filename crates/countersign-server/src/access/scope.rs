@@ -1,7 +1,7 @@
 //! Scopes: what a credential may be used for, and which scopes one token may combine.
 //!
 //! INVARIANT: the scopes of a token belong to one [`Role`]. No role can both decide and propose or start, so no token
-//! can.
+//! can. An agent can start its own released calls only.
 
 use std::str::FromStr;
 
@@ -15,6 +15,8 @@ pub enum Scope {
     Propose,
     /// Wait for the approvals of the credential's own agent.
     Wait,
+    /// Everything that `propose` and `wait` allow, and start and finish released calls of the credential's own agent.
+    Agent,
     /// Read all approvals and events of the tenant.
     Read,
     /// Decide approvals.
@@ -31,9 +33,10 @@ pub enum Scope {
 
 impl Scope {
     /// All scopes, in the order in which they are listed.
-    pub const ALL: [Scope; 8] = [
+    pub const ALL: [Scope; 9] = [
         Scope::Propose,
         Scope::Wait,
+        Scope::Agent,
         Scope::Read,
         Scope::Decide,
         Scope::Execute,
@@ -47,6 +50,7 @@ impl Scope {
         match self {
             Scope::Propose => "propose",
             Scope::Wait => "wait",
+            Scope::Agent => "agent",
             Scope::Read => "read",
             Scope::Decide => "decide",
             Scope::Execute => "execute",
@@ -54,6 +58,11 @@ impl Scope {
             Scope::Chat => "chat",
             Scope::Admin => "admin",
         }
+    }
+
+    /// Returns true if a credential with this scope may do what `other` allows.
+    pub fn includes(self, other: Scope) -> bool {
+        self == other || (self == Scope::Agent && matches!(other, Scope::Propose | Scope::Wait))
     }
 }
 
@@ -71,7 +80,7 @@ impl FromStr for Scope {
             .find(|scope| scope.as_str() == text)
             .ok_or_else(|| {
                 format!(
-                    "`{text}` is not a scope; there are propose, wait, read, decide, execute, reply, chat, admin"
+                    "`{text}` is not a scope; there are propose, wait, agent, read, decide, execute, reply, chat, admin"
                 )
             })
     }
@@ -80,7 +89,7 @@ impl FromStr for Scope {
 /// Purpose of a token, which limits its scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A program that proposes calls.
+    /// A program that proposes calls, and may run its own.
     Agent,
     /// A person's own program, which decides and talks as that person.
     Person,
@@ -116,7 +125,7 @@ impl Role {
     /// Returns the scopes that a token of this role may have.
     pub fn scopes(self) -> &'static [Scope] {
         match self {
-            Role::Agent => &[Scope::Propose, Scope::Wait],
+            Role::Agent => &[Scope::Propose, Scope::Wait, Scope::Agent],
             Role::Person => &[Scope::Read, Scope::Decide, Scope::Chat],
             Role::Host => &[Scope::Read, Scope::Execute],
             Role::Adapter => &[Scope::Read, Scope::Reply],

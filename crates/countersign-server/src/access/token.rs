@@ -150,7 +150,7 @@ impl NewToken {
     /// Checks scopes, lifetime and owner.
     ///
     /// INVARIANT: no token can both decide and propose, or both decide and start (I10, X66); an agent's token can only
-    /// propose and wait.
+    /// propose and wait, and start its own released calls.
     fn check(&self) -> Result<(), AccessError> {
         let not_allowed = |reason: &str| Err(AccessError::NotAllowed(reason.to_owned()));
         let has = |scope| self.scopes.has(scope);
@@ -167,11 +167,11 @@ impl NewToken {
         if self.lasts > LONGEST_TOKEN || self.lasts.is_zero() {
             return not_allowed("a token's lifetime is at most 90 days");
         }
-        let is_agents = |scope: Scope| matches!(scope, Scope::Propose | Scope::Wait);
+        let is_agents = |scope: Scope| matches!(scope, Scope::Propose | Scope::Wait | Scope::Agent);
         if self.agent.is_some() && !self.scopes.iter().all(is_agents) {
-            return not_allowed("an agent's token can only propose and wait");
+            return not_allowed("an agent's token can only propose, wait, and run its own calls");
         }
-        if self.agent.is_none() && (has(Scope::Propose) || has(Scope::Wait)) {
+        if self.agent.is_none() && self.scopes.iter().any(is_agents) {
             return not_allowed("a token that proposes or waits needs an agent");
         }
         if has(Scope::Decide) && self.person.is_none() {

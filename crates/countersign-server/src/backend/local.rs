@@ -178,6 +178,7 @@ impl LocalBackend {
             claim: proposal.claim,
             key: proposal.key,
             conversation: proposal.conversation.map(VouchedConversation::supplied),
+            options: Default::default(),
             calls: proposal.calls.into_iter().map(call).collect(),
         })
     }

@@ -176,6 +176,10 @@ impl RemoteBackend {
             session: proposal.session.map(|session| session.to_string()),
             claim: proposal.claim,
             conversation: proposal.conversation.map(|conversation| conversation.messages),
+            order: None,
+            dry_run: None,
+            ttl_ms: None,
+            start_within_ms: None,
         };
         let key = proposal.key.as_ref();
         // Started before the request, so that the measured time is never shorter than the time since the server

@@ -29,7 +29,8 @@ fn raw(arguments: &Arguments) -> Result<Box<RawValue>, Failure> {
 pub fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
     Ok(SubmitCall {
         tool: call.tool.to_string(),
-        arguments: raw(&call.arguments)?,
+        arguments: Some(raw(&call.arguments)?),
+        arguments_text: None,
         definition: call.definition.map(|hash| hash.to_string()),
         secret: call
             .secret
@@ -100,5 +101,6 @@ pub fn finish(permit: String, outcome: Outcome) -> Finish {
         permit,
         outcome: word.to_owned(),
         result,
+        result_text: None,
     }
 }

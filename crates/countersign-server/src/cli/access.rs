@@ -12,7 +12,7 @@ pub enum TokenCommand {
     /// Create a token; it is printed only once
     #[command(after_help = "\
 All scopes of a token must come from the same line:
-  propose, wait          an agent
+  propose, wait, agent   an agent; `agent` alone is enough, and also runs the agent's own approved calls
   read, decide, chat     a program that acts for a person
   read, execute          a host that runs tools
   read, reply            a chat adapter
@@ -20,6 +20,7 @@ All scopes of a token must come from the same line:
 
 Examples:
   countersign token create --agent crm --scope propose,wait
+  countersign token create --agent crm --scope agent
   countersign token create --person ana --scope read,decide --expires 8h
   countersign token create --name crm-host --scope execute")]
     Create {

@@ -38,8 +38,8 @@ const FULL_VIEW: &str = "leave `view` out, or set it to `full`";
 /// approvals. A page ends early once its approvals have a megabyte of arguments and results: continue while there is a
 /// `next`. With `runId`, approvals in every state are listed.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery),
-    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
-    responses((status = 200, body = EitherPageView), (status = "default", body = ErrorView)))]
+    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["agent"]), ("token" = ["wait"])),
+    responses((status = 200, body = EitherPageView, description = "a page of approvals"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn list(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Look>,
@@ -134,8 +134,8 @@ async fn list_simple(app: &App, caller: &Caller, mut query: ListQuery) -> Answer
 /// use the tool: the approval is of a call of the built-in tool `requestApproval`, which has no effect.
 #[utoipa::path(post, path = "/v1/approvals", tag = "approvals", request_body = Ask,
     params(AskQuery, ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
-    security(("token" = ["propose"])),
-    responses((status = 201, body = EitherView), (status = "default", body = ErrorView)))]
+    security(("token" = ["propose"]), ("token" = ["agent"])),
+    responses((status = 201, body = EitherView, description = "the new approval, or the earlier one of a repeated request"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn ask(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Propose>,
@@ -164,8 +164,8 @@ pub async fn ask(
 /// or after that time with its current state. Waiting decides nothing.
 #[utoipa::path(get, path = "/v1/approvals/{id}", tag = "approvals",
     params(("id" = String, Path, description = "the approval's id"), GetQuery),
-    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
-    responses((status = 200, body = EitherView), (status = "default", body = ErrorView)))]
+    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["agent"]), ("token" = ["wait"])),
+    responses((status = 200, body = EitherView, description = "the approval in its present state"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn get(
     State(app): State<App>,
     ConditionalReader { caller, stamp }: ConditionalReader,
@@ -236,12 +236,12 @@ pub async fn get(
     params(("id" = String, Path, description = "the approval's id"), DecideQuery,
         ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "idempotency key: a repeated request with the same key has no further effect")),
     security(("token" = ["decide"])),
-    responses((status = 200, body = EitherView),
+    responses((status = 200, body = EitherView, description = "the approval in its present state"),
         (status = 403, body = ErrorView, description = "`not_allowed`, `wrong_scope`"),
         (status = 404, body = ErrorView, description = "`not_found`: unknown, or somebody else's"),
         (status = 409, body = ErrorView, description = "`already_decided`, `stale`, `superseded`, `withdrawn`, `key_reused`"),
         (status = 410, body = ErrorView, description = "`expired`"),
-        (status = "default", body = ErrorView)))]
+        (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn decide(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Anyone>,
@@ -288,8 +288,8 @@ async fn tried(app: &App, caller: &Caller, id: ApprovalId, approve: bool) -> Ans
 /// An agent may withdraw its own proposals.
 #[utoipa::path(post, path = "/v1/approvals/{id}/withdraw", tag = "approvals", request_body = WithdrawBody,
     params(("id" = String, Path, description = "the approval's id")),
-    security(("token" = ["propose"])),
-    responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
+    security(("token" = ["propose"]), ("token" = ["agent"])),
+    responses((status = 200, body = ApprovalView, description = "the approval in its present state"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn withdraw(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Propose>,
@@ -309,8 +309,8 @@ pub async fn withdraw(
 
 fn until(text: Option<&str>) -> Answer<Until> {
     match text {
-        None | Some("decided") => Ok(Until::Decided),
-        Some("finished") => Ok(Until::Finished),
+        None | Some("decided" | "decision") => Ok(Until::Decided),
+        Some("finished" | "end") => Ok(Until::Finished),
         Some(_) => Err(ApiError::bad_request("`waitFor` is `decided` or `finished`")),
     }
 }

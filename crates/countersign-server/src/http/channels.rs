@@ -47,7 +47,7 @@ const UNKNOWN_SENDER: &str =
 #[utoipa::path(post, path = "/v1/channels/{channel}/replies", tag = "channels", request_body = ReplyBody,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
-    responses((status = 200, body = HeardView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = HeardView, description = "how the message was read, and what to do now"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn reply(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Reply>,
@@ -103,7 +103,7 @@ pub async fn reply(
 #[utoipa::path(post, path = "/v1/channels/{channel}/buttons", tag = "channels", request_body = Press,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
-    responses((status = 200, body = HeardView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = HeardView, description = "how the message was read, and what to do now"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn press(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Reply>,
@@ -149,7 +149,7 @@ pub async fn press(
 #[utoipa::path(post, path = "/v1/channels/{channel}/shown", tag = "channels", request_body = PostedMessage,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
-    responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = PendingView, description = "the pending card, if there is one"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn say_shown(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Reply>,
@@ -194,8 +194,8 @@ pub async fn say_shown(
 /// replies are read in it, unless `shown` or the reply names another.
 #[utoipa::path(get, path = "/v1/channels/{channel}/pending", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), PendingQuery),
-    security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
-    responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
+    security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["agent"]), ("token" = ["wait"])),
+    responses((status = 200, body = PendingView, description = "the pending card, if there is one"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn pending(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Converse>,
@@ -228,8 +228,8 @@ pub async fn pending(
 /// messages in the format `anthropic` (the default) or `openai`. Limited to the newest hundred approvals.
 #[utoipa::path(get, path = "/v1/channels/{channel}/transcript", operation_id = "told", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), TranscriptQuery),
-    security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
-    responses((status = 200, body = Vec<serde_json::Value>), (status = "default", body = ErrorView)))]
+    security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["agent"]), ("token" = ["wait"])),
+    responses((status = 200, body = Vec<serde_json::Value>, description = "messages for the model"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn read_transcript(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Converse>,

@@ -15,8 +15,8 @@ use crate::wire::{ErrorView, EventsQuery};
 /// Streams server-sent events, each with an id from which to resume. An agent's token follows that agent's approvals.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery,
         ("last-event-id" = Option<String>, Header, description = "id of the last event that was received; the stream continues after it")),
-    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
+    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["agent"]), ("token" = ["wait"])),
+    responses((status = 200, content_type = "text/event-stream", body = String, description = "server-sent events; the data of each is a FeedEventView"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn follow(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Look>,

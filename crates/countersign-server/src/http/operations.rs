@@ -10,7 +10,7 @@ use crate::web::{Answer, ApiError, App, Authorized, scope};
 
 /// Liveness check
 #[utoipa::path(get, path = "/healthz", tag = "operations",
-    responses((status = 200, body = String), (status = 503, body = crate::wire::ErrorView)))]
+    responses((status = 200, body = String, description = "the service works"), (status = 503, body = crate::wire::ErrorView, description = "not ready; `error.code` says why")))]
 pub async fn healthz(State(app): State<App>) -> Answer<&'static str> {
     // Unhealthy if the store can no longer write and the process has to be restarted.
     app.store().health()?;
@@ -19,7 +19,7 @@ pub async fn healthz(State(app): State<App>) -> Answer<&'static str> {
 
 /// Readiness check
 #[utoipa::path(get, path = "/readyz", tag = "operations",
-    responses((status = 200, body = String), (status = 503, body = crate::wire::ErrorView)))]
+    responses((status = 200, body = String, description = "the service works"), (status = 503, body = crate::wire::ErrorView, description = "not ready; `error.code` says why")))]
 pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
@@ -34,14 +34,14 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
 ///
 /// Tells a model how to work with calls that wait for a person. Add it to the system prompt of an agent.
 #[utoipa::path(get, path = "/v1/guide", tag = "calls",
-    responses((status = 200, content_type = "text/plain", body = String)))]
+    responses((status = 200, content_type = "text/plain", body = String, description = "a prompt for models")))]
 pub async fn guide() -> &'static str {
     countersign::gate::GUIDE
 }
 
 /// Metrics for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operations", security(("token" = ["admin"])),
-    responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = "default", body = crate::wire::ErrorView)))]
+    responses((status = 200, content_type = "application/openmetrics-text", body = String, description = "metrics"), (status = "default", body = crate::wire::ErrorView, description = "an error; `error.code` says which")))]
 pub async fn metrics(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,

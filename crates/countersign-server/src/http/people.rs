@@ -104,9 +104,9 @@ pub struct SignInLinkView {
 /// List people
 ///
 /// Lists the accounts of the tenant, with their groups and their chat senders.
-#[utoipa::path(get, path = "/v1/people", tag = "people", params(PeopleQuery),
+#[utoipa::path(get, path = "/v1/people", operation_id = "list_people", tag = "people", params(PeopleQuery),
     security(("token" = ["admin"])),
-    responses((status = 200, body = PeopleView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = PeopleView, description = "a page of people"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn list(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,
@@ -137,9 +137,9 @@ pub async fn list(
 /// The person cannot sign in yet: make a sign-in link, or link a chat sender.
 #[utoipa::path(post, path = "/v1/people", tag = "people", request_body = NewPerson,
     security(("token" = ["admin"])),
-    responses((status = 201, body = PersonView),
+    responses((status = 201, body = PersonView, description = "the person"),
         (status = 409, body = ErrorView, description = "`exists`: the name is in use, or looks like another"),
-        (status = "default", body = ErrorView)))]
+        (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn add(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,
@@ -162,7 +162,7 @@ pub async fn add(
 #[utoipa::path(delete, path = "/v1/people/{name}", tag = "people",
     params(("name" = String, Path, description = "the person's name")),
     security(("token" = ["admin"])),
-    responses((status = 204), (status = "default", body = ErrorView)))]
+    responses((status = 204, description = "removed"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn remove(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,
@@ -180,7 +180,7 @@ pub async fn remove(
 #[utoipa::path(put, path = "/v1/people/{name}/groups", tag = "people", request_body = Groups,
     params(("name" = String, Path, description = "the person's name")),
     security(("token" = ["admin"])),
-    responses((status = 200, body = PersonView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = PersonView, description = "the person"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn set_groups(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,
@@ -201,7 +201,7 @@ pub async fn set_groups(
 #[utoipa::path(post, path = "/v1/people/{name}/sign-in-link", tag = "people",
     params(("name" = String, Path, description = "the person's name")),
     security(("token" = ["admin"])),
-    responses((status = 201, body = SignInLinkView), (status = "default", body = ErrorView)))]
+    responses((status = 201, body = SignInLinkView, description = "a link that works once"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn make_sign_in_link(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,
@@ -221,9 +221,9 @@ pub async fn make_sign_in_link(
 #[utoipa::path(post, path = "/v1/people/{name}/senders", tag = "people", request_body = NewSender,
     params(("name" = String, Path, description = "the person's name")),
     security(("token" = ["admin"])),
-    responses((status = 201, body = PersonView),
+    responses((status = 201, body = PersonView, description = "the person"),
         (status = 409, body = ErrorView, description = "`exists`: the sender is linked already"),
-        (status = "default", body = ErrorView)))]
+        (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn link_sender(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,
@@ -244,7 +244,7 @@ pub async fn link_sender(
     params(("name" = String, Path, description = "the person's name"),
         ("sender" = String, Path, description = "the sender, such as `telegram:123456`")),
     security(("token" = ["admin"])),
-    responses((status = 204), (status = "default", body = ErrorView)))]
+    responses((status = 204, description = "removed"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn unlink_sender(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Admin>,

@@ -1,14 +1,17 @@
 //! Route table of the API, and the OpenAPI document generated from it.
 
+use axum::extract::DefaultBodyLimit;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa::{PartialSchema as _, ToSchema as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{agents, approvals, calls, channels, events, operations, people};
+use crate::view::FeedEventView;
 use crate::web::{ApiError, App, HostGuard, KnownQueries};
 
 /// Builds the complete service: the API, `/openapi.json` and the inbox pages, behind the host and origin guard.
@@ -37,7 +40,11 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(approvals::withdraw))
         .routes(routes!(calls::submit))
         .routes(routes!(calls::start))
-        .routes(routes!(calls::finish))
+        .merge(
+            OpenApiRouter::new()
+                .routes(routes!(calls::finish))
+                .layer(DefaultBodyLimit::max(calls::LARGEST_FINISH)),
+        )
         .routes(routes!(calls::reconcile))
         .routes(routes!(calls::undo))
         .routes(routes!(channels::reply))
@@ -72,6 +79,10 @@ fn document() -> OpenApi {
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("Made with `countersign token create`."));
     let mut components = Components::new();
+    // No response names it, because event streams are text.
+    components
+        .schemas
+        .insert(FeedEventView::name().into_owned(), FeedEventView::schema());
     components.add_security_scheme("token", SecurityScheme::Http(token.build()));
     OpenApiBuilder::new()
         .info(info.build())

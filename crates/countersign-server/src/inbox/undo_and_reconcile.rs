@@ -91,6 +91,7 @@ async fn propose_undo(app: &App, caller: &Caller, id: &str, position: u8, key: &
         claim: None,
         conversation: None,
         key: key.transpose()?,
+        options: Default::default(),
         calls: Vec::new(),
     };
     let call = CallId {

@@ -294,6 +294,7 @@ impl Gateway {
             claim: None,
             key: None,
             conversation,
+            options: Default::default(),
             calls: vec![call],
         };
         let mut submitted = self.gate.submit(submission).await?;

@@ -33,6 +33,23 @@ pub fn is_visible(caller: &Caller, approval: &Approval) -> bool {
     caller.agent.as_ref().is_none_or(is_own)
 }
 
+/// Checks that an agent may start this call itself: the agent proposed the call, and neither this service nor an MCP
+/// gateway runs it.
+pub async fn check_own_call(service: &Service, caller: &Caller, id: CallId) -> Result<(), ServiceError> {
+    if caller.agent.is_none() || !caller.may(Scope::Agent) {
+        return Err(ServiceError::WrongScope(&[Scope::Execute, Scope::Agent]));
+    }
+    let approval = visible(service, caller, id.approval).await?;
+    let call = approval.call(id.position);
+    let call = call.ok_or(ServiceError::NotFound("call"))?;
+    let run = approval.run.as_ref().map(|run| run.as_str());
+    let is_gateways = run.is_some_and(|run| run.starts_with("mcp:"));
+    match service.gate.runs(&call.tool) || is_gateways {
+        true => Err(ServiceError::RunsElsewhere(id)),
+        false => Ok(()),
+    }
+}
+
 /// Waits until the approval is decided or, depending on `until`, its calls have ended, but no longer than `limit`.
 /// Returns the approval as it is then; `None` if the service stops first.
 pub async fn wait(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign::command::ExecuteRefusal;
 use countersign::decision::Refusal;
-use countersign::id::Person;
+use countersign::id::{CallId, Person};
 use countersign::store::StoreError;
 
 use crate::access::Scope;
@@ -26,6 +26,8 @@ pub enum ServiceError {
     WrongScope(&'static [Scope]),
     /// This person cannot record the outcome of the call, because the person is not one of its approvers.
     NotAnApprover(Person),
+    /// An agent wants to start a call that the service, or a gateway, runs itself.
+    RunsElsewhere(CallId),
     /// A text is too long; contains a message with the limit.
     TooLong(String),
     /// A rate or concurrency limit is reached; contains a message and, if it is known, the time to wait.

@@ -14,7 +14,7 @@ mod revocations;
 mod state;
 mod writable;
 
-pub use approvals::{LONGEST_COMMENT, decide_and_run, is_visible, reconcile, visible, wait};
+pub use approvals::{LONGEST_COMMENT, check_own_call, decide_and_run, is_visible, reconcile, visible, wait};
 pub use error::ServiceError;
 pub use feed::{EventWithApproval, Feeds, StreamEventId, read as read_feed};
 pub use limits::{DECISIONS_PER_SECOND, LimitSettings, Limits, OpenStream, Slot, Slots};

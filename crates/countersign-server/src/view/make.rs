@@ -16,16 +16,23 @@ use countersign::time::Time;
 use serde_json::value::RawValue;
 
 use super::value::with_whole;
-use super::{ApprovalView, CallView, EventView, ValueView, VoteView, WorkingFolderView, before, hex, origin};
+use super::{
+    ApprovalView, CallEnd, CallView, EventView, ValueView, VoteView, WorkingFolderView, before, hex, origin,
+};
 
 /// Creates the view of an approval at `now`.
 pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
     let all = approval.secrecy(policy);
     let calls: Vec<CallView> = approval
         .numbered()
-        .map(|(position, call)| CallView {
-            state: call_state(call, now),
-            ..call_view(approval, position, call, policy, &all)
+        .map(|(position, call)| {
+            let (state, because) = state_and_reason(approval, call, now);
+            CallView {
+                state,
+                end: CallEnd::of(state, because.as_ref()),
+                because: because.map(|because| because.as_str().to_owned()),
+                ..call_view(approval, position, call, policy, &all)
+            }
         })
         .collect();
     let said = |text: &Option<String>| text.as_deref().map(|text| all.text(text).into_owned());
@@ -70,6 +77,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         undoes: approval.undoes,
         erased_at: approval.erased_at.map(Into::into),
         partly_denied: partly_denied(approval),
+        order: approval.order,
         quorum: approval.quorum(),
         approvals: votes(approval, &all),
         other_policy: policy.may_hide_more(approval.policy),
@@ -116,6 +124,21 @@ pub fn state(approval: &Approval, now: Time) -> State {
         State::Pending if now >= approval.expires_at => State::Expired,
         state => state,
     }
+}
+
+/// Returns the state of a call at `now`, and the reason why it will not run. A held call of an approval that has expired
+/// is refused, even if no sweep has recorded that yet.
+fn state_and_reason(approval: &Approval, call: &Call, now: Time) -> (CallState, Option<RefusalReason>) {
+    match (state(approval, now), call_state(call, now)) {
+        (State::Expired, CallState::Held) => (CallState::Refused, Some(RefusalReason::Expired)),
+        (_, state) => (state, call.because.clone()),
+    }
+}
+
+/// Returns the state of a call at `now`, and how it ended.
+pub fn state_and_end(approval: &Approval, call: &Call, now: Time) -> (CallState, Option<CallEnd>) {
+    let (state, because) = state_and_reason(approval, call, now);
+    (state, CallEnd::of(state, because.as_ref()))
 }
 
 /// Returns the call's state at `now`. After its deadline, a running call is unknown even if no sweep has recorded that
@@ -221,6 +244,10 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, al
         arguments_hex: arguments
             .as_deref()
             .and_then(|json| (!is_exact(json)).then(|| hex(bytes))),
+        arguments_text: match hidden {
+            true => None,
+            false => std::str::from_utf8(bytes).ok().map(str::to_owned),
+        },
         arguments,
         values: hidden.then(|| {
             let shown = with_whole(rows, bytes);
@@ -231,8 +258,9 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, al
         risk: call.terms.risk(),
         summary: call.terms.summary.clone(),
         state: call.state,
-        because: call.because.as_ref().map(|because| because.as_str().to_owned()),
-        notes: call.notes(),
+        end: None,
+        because: None,
+        notes: approval.notes_on(call),
         warnings,
         concerns: Vec::new(),
         provenance: call

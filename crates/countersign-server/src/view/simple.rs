@@ -22,7 +22,7 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::make::partly_denied;
-use super::{ApprovalView, Moment, PageView, description, state};
+use super::{ApprovalView, Moment, PageView, description, state, words};
 use crate::leave;
 
 /// Run id in the JSON of an approval that has none.
@@ -42,13 +42,13 @@ pub struct SimpleApprovalView {
     /// Arguments of a single call, with secrets replaced by marks; for several calls, `{"calls": […]}`.
     #[schema(value_type = Object)]
     pub tool_arguments: Box<RawValue>,
-    #[schema(value_type = String)]
+    #[schema(value_type = words::RiskLevel)]
     pub risk_level: Risk,
     /// Description given by the requester, if any. Not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// `pending`, `approved`, `rejected` or `expired`. An approval that was superseded or withdrawn is `expired`.
-    #[schema(pattern = "^(pending|approved|rejected|expired)$")]
+    #[schema(value_type = words::SimpleStatus)]
     pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,

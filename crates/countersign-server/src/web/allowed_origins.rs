@@ -17,7 +17,7 @@ const METHODS: &str = "GET, POST, PUT, DELETE";
 /// Request headers that the API reads.
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id";
 /// Response headers that a page may read.
-const RESPONSE_HEADERS: &str = "retry-after";
+const RESPONSE_HEADERS: &str = "retry-after, countersign-version";
 /// Seconds for which a browser may remember the answer to a preflight request.
 const REMEMBERED: &str = "600";
 

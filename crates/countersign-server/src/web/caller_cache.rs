@@ -52,7 +52,7 @@ pub async fn caller(app: &App, headers: &HeaderMap, stamp: Option<u64>) -> Resul
 }
 
 /// Extracts the bearer token. Fails with 401 if there is none.
-fn token(headers: &HeaderMap) -> Result<&str, ApiError> {
+pub(super) fn token(headers: &HeaderMap) -> Result<&str, ApiError> {
     let shown = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());

@@ -7,11 +7,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use countersign::call::RefusalReason;
 use countersign::command::{ExecuteRefusal, ProposeRefusal};
 use countersign::decision::Refusal;
 use countersign::gate::SubmitError;
 use countersign::id::BadName;
 use countersign::seal::SealError;
+use countersign::state::CallState;
 use countersign::store::StoreError;
 use countersign_agent::agent::TurnError;
 use countersign_agent::session::SessionError;
@@ -19,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access::{AccessError, Scope};
 use crate::service::ServiceError;
+use crate::view::CallEnd;
 
 /// Result of a handler.
 pub type Answer<T> = Result<T, ApiError>;
@@ -229,6 +232,12 @@ impl From<ServiceError> for ApiError {
                 format!("`{person}` may not record the outcome of this call"),
                 "ask one of its approvers",
             ),
+            ServiceError::RunsElsewhere(call) => ApiError::new(
+                StatusCode::CONFLICT,
+                "runs_elsewhere",
+                format!("call `{call}` is run by the service or by a gateway"),
+                "wait for its outcome with `waitFor=finished`",
+            ),
             ServiceError::TooLong(message) => ApiError::too_large(message),
             ServiceError::TooMany(message, wait) => {
                 let error = ApiError::too_many(message);
@@ -286,7 +295,9 @@ impl From<ExecuteRefusal> for ApiError {
             ExecuteRefusal::EarlierFirst { .. } => (StatusCode::CONFLICT, "calls run in proposed order"),
             ExecuteRefusal::NothingToUndo { .. } => (StatusCode::CONFLICT, "there is nothing left to undo"),
             ExecuteRefusal::NotLookedAt(_) => (StatusCode::CONFLICT, "start it through the service"),
-            ExecuteRefusal::NotAsShown { successor, .. } => {
+            ExecuteRefusal::NotAsShown {
+                successor, because, ..
+            } => {
                 let error = ApiError::new(
                     StatusCode::CONFLICT,
                     refusal.code(),
@@ -296,6 +307,7 @@ impl From<ExecuteRefusal> for ApiError {
                         None => "look at it, and propose again",
                     },
                 );
+                let error = with_state(error, CallState::Refused, Some(because));
                 return match successor {
                     Some(successor) => error.with("proposedAgain", successor.to_string()),
                     None => error,
@@ -307,8 +319,21 @@ impl From<ExecuteRefusal> for ApiError {
             ),
             _ => (StatusCode::CONFLICT, "look at the approval"),
         };
-        ApiError::new(status, refusal.code(), refusal.to_string(), hint)
+        let error = ApiError::new(status, refusal.code(), refusal.to_string(), hint);
+        match &refusal {
+            ExecuteRefusal::WrongState { state, because, .. } => with_state(error, *state, because.as_ref()),
+            ExecuteRefusal::NothingToUndo { .. } => {
+                with_state(error, CallState::Refused, Some(&RefusalReason::NothingToUndo))
+            }
+            _ => error,
+        }
     }
+}
+
+/// Adds the state of a call and how it ended, so that a program need not read the approval.
+fn with_state(error: ApiError, state: CallState, because: Option<&RefusalReason>) -> ApiError {
+    let end = CallEnd::of(state, because).map(CallEnd::as_str);
+    error.with("state", state.as_str()).with("end", end)
 }
 
 impl From<SubmitError> for ApiError {
@@ -335,6 +360,16 @@ impl From<SubmitError> for ApiError {
                 "ask for less time, or set a longer `ttl` for the tool, or under `[channel]`, in the policy",
             )
             .with("longestTtlMs", u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            SubmitError::StartWithinTooLong { limit, .. } => ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "start_within_too_long",
+                message,
+                "ask for less time, or set a longer `start_within` for the tool in the policy",
+            )
+            .with(
+                "longestStartWithinMs",
+                u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            ),
             SubmitError::NotAskable(..) => {
                 let (message, hint) = message
                     .split_once("\nhint: ")

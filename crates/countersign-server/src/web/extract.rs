@@ -10,9 +10,10 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use countersign::id::Key;
+use countersign::seal::Secret;
 use serde::de::DeserializeOwned;
 
-use super::caller_cache::caller;
+use super::caller_cache::{caller, token};
 use super::{ApiError, App};
 use crate::access::{Caller, Scope};
 use crate::object;
@@ -47,6 +48,8 @@ pub mod scope {
         Read = [Read];
         Decide = [Decide];
         Execute = [Execute];
+        // An agent may start its own released calls.
+        Start = [Execute, Agent];
         // An agent that runs its own tools reports how a passed call ended.
         Finish = [Execute, Propose];
         Reply = [Reply];
@@ -68,6 +71,17 @@ impl<S: Needs> FromRequestParts<App> for Authorized<S> {
             true => Ok(Authorized(caller, PhantomData)),
             false => Err(ApiError::wrong_scope(S::ANY)),
         }
+    }
+}
+
+/// Extracts the text of the bearer token, as a secret of the caller. Stores have only its hash.
+pub struct BearerSecret(pub Secret);
+
+impl FromRequestParts<App> for BearerSecret {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+        token(&parts.headers).map(|token| BearerSecret(Secret::new(token)))
     }
 }
 

@@ -216,7 +216,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Security headers of every response.
+/// Security headers of every response, and the version of the service.
 static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
     let carried = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -233,6 +233,10 @@ static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
             "same-origin",
         ),
         (header::CACHE_CONTROL, "no-store"),
+        (
+            HeaderName::from_static("countersign-version"),
+            env!("CARGO_PKG_VERSION"),
+        ),
     ];
     let carried = carried.map(|(name, value)| (name, HeaderValue::from_static(value)));
     carried.into_iter().collect()

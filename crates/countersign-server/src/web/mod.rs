@@ -26,7 +26,7 @@ pub(crate) use caller_cache::caller;
 pub use client::{Client, Peer, TrustedProxies};
 pub use error::{Answer, ApiError};
 pub use event_stream::{Filter, stream};
-pub use extract::{Authorized, Body, Id, IdempotencyKeyHeader, Needs, QueryParams, scope};
+pub use extract::{Authorized, BearerSecret, Body, Id, IdempotencyKeyHeader, Needs, QueryParams, scope};
 pub use guard::{AllowedHosts, HostGuard};
 pub use json::Json;
 pub use known_queries::KnownQueries;

@@ -226,3 +226,32 @@ async fn x48_streams_are_counted() {
     open.pop();
     open.push(Reader::open(&service, &ana, "/v1/events", None).await);
 }
+
+#[tokio::test]
+async fn e8_events_name_the_run_and_the_call() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let mut reader = Reader::open(&service, &agent, "/v1/events", None).await;
+    let body = r#"{"calls":[{"tool":"echo","arguments":{}}],"runId":"run-7"}"#;
+    let approval = service.post(&agent, "/v1/calls", body).await.good()["approval"].clone();
+    let path = format!("/v1/approvals/{}?waitFor=finished", id(&approval));
+    service.post(&ana, &path, r#"{"approved":true}"#).await.good();
+    let call = &approval["calls"][0]["id"];
+    for (name, about) in [
+        ("proposed", &Value::Null),
+        ("approved", &Value::Null),
+        ("started", call),
+        ("succeeded", call),
+    ] {
+        let (found, _, data) = reader.next().await.unwrap();
+        assert_eq!(found, name);
+        assert_eq!(
+            (&data["runId"], &data["call"]),
+            (&Value::from("run-7"), about),
+            "{name}"
+        );
+        assert_eq!(data["approval"], approval["id"]);
+    }
+    service.propose(&agent, "create_contact", "{}").await;
+    assert_eq!(reader.next().await.unwrap().2["runId"], Value::Null);
+}

@@ -26,6 +26,7 @@ mod matrix;
 mod names;
 mod operations;
 mod origins;
+mod own_runs;
 mod own_words;
 mod owners;
 mod passes;

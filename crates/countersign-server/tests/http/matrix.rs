@@ -139,7 +139,7 @@ async fn h01_every_token_on_every_route() {
     let session = cookie(&service, "ana").await;
     let tokens = tokens(&service).await;
     let kinds: BTreeSet<String> = tokens.iter().map(|(scopes, _)| scopes.to_string()).collect();
-    assert_eq!(kinds.len(), 16, "{kinds:?}");
+    assert_eq!(kinds.len(), 20, "{kinds:?}");
     let routes = routes();
     assert!(routes.len() >= 20, "{routes:?}");
     for route in routes {
@@ -370,7 +370,7 @@ async fn i10_no_token_holds_both_sides() {
                 .map_err(|error| error.to_string())
         }
     };
-    use Scope::{Admin, Decide, Execute, Propose, Read, Reply, Wait};
+    use Scope::{Admin, Agent, Chat, Decide, Execute, Propose, Read, Reply, Wait};
     assert!(mint(&[Propose, Wait], Some("crm"), Some("ana")).await.is_ok());
     assert!(mint(&[Read, Decide], None, Some("ana")).await.is_ok());
     for extra in [Read, Decide, Execute, Reply, Admin] {
@@ -379,6 +379,14 @@ async fn i10_no_token_holds_both_sides() {
             "{extra}"
         );
     }
+    assert!(mint(&[Agent], Some("crm"), Some("ana")).await.is_ok());
+    for extra in [Read, Decide, Execute, Reply, Chat, Admin] {
+        assert!(
+            mint(&[Agent, extra], Some("crm"), Some("ana")).await.is_err(),
+            "{extra}"
+        );
+    }
+    assert!(mint(&[Agent], None, Some("ana")).await.is_err(), "only agents");
     assert!(
         mint(&[Propose], None, Some("ana")).await.is_err(),
         "only agents propose"

@@ -1,6 +1,6 @@
 //! A service for tests, and requests to it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,7 +15,7 @@ use countersign::time::{ManualClock, Time};
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{World, crm};
 use countersign_server::access::{AccessError, Account, NewToken, Scope};
-use countersign_server::http::router;
+use countersign_server::http::{openapi, router};
 use countersign_server::inbox;
 use countersign_server::leave::WithLeave;
 use countersign_server::service::agents::{self, Agents, Loaded, TalkSecret};
@@ -75,6 +75,12 @@ pub struct Service {
     router: HostGuard,
 }
 
+/// Error codes that the OpenAPI document lists.
+static ERROR_CODES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let document = serde_json::to_value(openapi()).unwrap();
+    serde_json::from_value(document["components"]["schemas"]["ErrorCode"]["enum"].clone()).unwrap()
+});
+
 /// A response whose body was read.
 #[derive(Debug)]
 pub struct Answered {
@@ -91,6 +97,7 @@ impl Answered {
     /// Returns the HTTP status and the error code of the body.
     pub fn error(&self) -> (u16, String) {
         let code = self.json()["error"]["code"].as_str().unwrap_or("none").to_owned();
+        assert!(ERROR_CODES.contains(&code), "`{code}` is not in the document");
         (self.status.as_u16(), code)
     }
 
@@ -146,6 +153,12 @@ impl Service {
             .with_executor(Arc::new(WithLeave(Arc::new(tools))))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
         Service::over(gate, clock, page, Arc::default()).await
+    }
+
+    /// Creates a service without tools over this store, as after a restart.
+    pub async fn on(clock: &Arc<ManualClock>, store: &Arc<MemoryStore>) -> Service {
+        let gate = Gate::new(store.clone(), Arc::new(Policy::parse(POLICY).unwrap()));
+        Service::over(gate, clock.clone(), Arc::default(), Arc::default()).await
     }
 
     /// Creates a service with one served agent and these tools.
@@ -254,7 +267,9 @@ impl Service {
     /// Creates a token with one scope, and the agent or person that this scope requires.
     pub async fn with_scope(&self, tenant: &str, scope: Scope) -> String {
         match scope {
-            Scope::Propose | Scope::Wait => self.token_in(tenant, &[scope], Some("crm"), None).await,
+            Scope::Propose | Scope::Wait | Scope::Agent => {
+                self.token_in(tenant, &[scope], Some("crm"), None).await
+            }
             Scope::Decide | Scope::Chat => self.token_in(tenant, &[scope], None, Some("ana")).await,
             _ => self.token_in(tenant, &[scope], None, None).await,
         }
@@ -310,7 +325,7 @@ impl Service {
 }
 
 /// Returns an empty store and its clock, which tests move.
-fn empty_store() -> (Arc<ManualClock>, Arc<MemoryStore>) {
+pub fn empty_store() -> (Arc<ManualClock>, Arc<MemoryStore>) {
     let clock = Arc::new(ManualClock::at(Time::from_micros(NEW_YEAR)));
     let store = Arc::new(MemoryStore::with_clock(clock.clone()));
     (clock, store)

@@ -375,6 +375,7 @@ impl World {
             claim: None,
             key: None,
             conversation: None,
+            options: Default::default(),
             calls: calls.iter().map(call).collect(),
         };
         change(&mut submission);

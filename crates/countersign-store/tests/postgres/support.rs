@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use countersign::approval::SharedApproval;
+use countersign::approval::{Order, SharedApproval};
 use countersign::call::Arguments;
 use countersign::command::{Answer, Command, Decide, DecideAnswer, NewCall, Propose, Proposed};
 use countersign::decision::{Decider, Decision, Surface, Verdict};
@@ -120,6 +120,7 @@ pub fn new_approval(number: u64) -> Propose {
         restraint: None,
         is_shared: false,
         passes: None,
+        order: Order::Given,
         calls: vec![NewCall {
             tool: ToolName::new("delete_paddocks").unwrap(),
             definition: Definition::Unknown,

@@ -167,7 +167,7 @@ fn call_lines(
         let told = |warning| format!("warning: {} {warning}", one_line(&row.name));
         row.warnings.iter().map(told)
     }));
-    lines.extend(call.notes().iter().map(|text| note(text)));
+    lines.extend(approval.notes_on(call).iter().map(|text| note(text)));
     let concerns = concerns.iter().map(ToString::to_string);
     lines.extend(concerns.map(|concern| format!("look twice: {}", one_line(&concern))));
     if let Some(before) = call.before.as_deref() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::start::{ExecuteRefusal, refuse_released, refuse_stale, start_next, wrong_state};
 use super::undo::settle_undo;
 use super::{Change, Rows};
-use crate::approval::{Approval, SharedApproval};
+use crate::approval::{Approval, Order, SharedApproval};
 use crate::call::{Call, RefusalReason};
 use crate::event::EventKind;
 use crate::executor::Outcome;
@@ -47,12 +47,13 @@ fn hash_of(approval: &Approval, result: Option<&[u8]>) -> Option<Hash> {
 }
 
 /// Refuses the rest of a batch after the call at `position` did not succeed, unless the call's policy allows
-/// continuing.
+/// continuing or the calls may run in any order.
 pub(super) fn stop_after(change: &mut Change, position: u8) -> Result<(), StoreError> {
-    let stop = change
-        .approval
-        .call(position)
-        .is_some_and(|call| call.terms.on_failure == OnFailure::Stop);
+    let stop = change.approval.order == Order::Given
+        && change
+            .approval
+            .call(position)
+            .is_some_and(|call| call.terms.on_failure == OnFailure::Stop);
     match stop {
         true => refuse_released(change, RefusalReason::EarlierFailed),
         false => Ok(()),

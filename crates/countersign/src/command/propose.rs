@@ -7,7 +7,7 @@ use super::restraint::{self, Restraint};
 use super::start::start;
 use super::undo::check_undoable;
 use super::{Change, Needs, Rows, SavedApproval};
-use crate::approval::{Approval, MOST_CALLS, SharedApproval};
+use crate::approval::{Approval, MOST_CALLS, Order, SharedApproval};
 use crate::call::{Arguments, Call};
 use crate::event::{EventKind, first_link};
 use crate::hash::Hash;
@@ -50,6 +50,8 @@ pub struct Propose {
     /// Hash of a permit token. If set, the call needs no decision: the command records one passed call and its start
     /// under that permit.
     pub passes: Option<Hash>,
+    /// Order in which the calls may be started. A single call always has the given order.
+    pub order: Order,
 }
 
 /// A new call of an approval.
@@ -133,6 +135,15 @@ impl Propose {
                 .chain(self.owner())
                 .collect(),
             ..Needs::default()
+        }
+    }
+
+    /// Returns the order of the approval's calls. For a single call the order makes no difference, so its card does not
+    /// mention it.
+    pub(super) fn order(&self) -> Order {
+        match self.calls.len() {
+            0 | 1 => Order::Given,
+            _ => self.order,
         }
     }
 
@@ -292,6 +303,7 @@ impl Propose {
             tried: Vec::new(),
             endorsements: Vec::new(),
             erased_at: None,
+            order: self.order(),
             calls: self.calls.iter().map(NewCall::hold).collect(),
         };
         let digests: Vec<Hash> = approval

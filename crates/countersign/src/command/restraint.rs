@@ -87,6 +87,7 @@ fn is_same(propose: &Propose, approval: &Approval) -> bool {
     propose.calls.len() == approval.calls.len()
         && propose.calls.iter().zip(&approval.calls).all(same_call)
         && propose.channel == approval.channel
+        && propose.order() == approval.order
         && propose.undoes == approval.undoes
         && propose.requester == approval.requester
         && propose.on_behalf_of == approval.on_behalf_of

@@ -4,7 +4,7 @@ use super::finish::stop_after;
 use super::propose::Propose;
 use super::undo::claim_undo;
 use super::{Change, Rows};
-use crate::approval::{Approval, SharedApproval};
+use crate::approval::{Approval, Order, SharedApproval};
 use crate::call::{Execution, RefusalReason};
 use crate::event::EventKind;
 use crate::hash::Hash;
@@ -28,6 +28,9 @@ pub struct Start {
     pub snapshot: Option<SnapshotCheck>,
     /// Proposal to make in the same transaction if the snapshot has changed.
     pub replacement: Option<Box<Propose>>,
+    /// True if the permit's token can be computed again by the caller, as with an idempotency key. A call that is
+    /// running under this permit then counts as started by this command, so that a lost answer can be repeated.
+    pub is_repeatable: bool,
 }
 
 /// Result of reading the data behind a snapshot again.
@@ -124,8 +127,13 @@ impl Start {
         let Some(approval) = rows.approval(&self.tenant, self.call.approval)? else {
             return Ok(Err(ExecuteRefusal::NotFound(self.call)));
         };
+        if self.is_repeatable
+            && let Some(answer) = self.repeat(&approval, now)
+        {
+            return Ok(answer);
+        }
         // A call that is late only according to a clock that may be wrong is neither started nor ended.
-        let is_late = |at: Time| approval.start_by().is_some_and(|start_by| at >= start_by);
+        let is_late = |at: Time| approval.stale_at().is_some_and(|stale_at| at >= stale_at);
         if is_late(now) && !is_late(rows.certain(now)) {
             return Ok(Err(wrong_state(&approval, self.call)));
         }
@@ -166,6 +174,27 @@ impl Start {
 }
 
 impl Start {
+    /// Returns the answer of the start that this command repeats; `None` if the call was not started under this permit.
+    /// After the call's deadline the permit is not given again.
+    fn repeat(&self, approval: &Approval, now: Time) -> Option<Result<Started, ExecuteRefusal>> {
+        let call = approval.call(self.call.position)?;
+        let run = call.execution.as_ref()?;
+        if call.state != CallState::Running || run.permit != self.permit {
+            return None;
+        }
+        if now >= run.deadline {
+            return Some(Err(ExecuteRefusal::WrongState {
+                call: self.call,
+                state: CallState::Unknown,
+                because: None,
+            }));
+        }
+        Some(Ok(Started {
+            approval: SharedApproval::new(approval.clone()),
+            position: self.call.position,
+        }))
+    }
+
     /// Refuses a call because of its snapshot, and makes the replacement proposal, if there is one, in the same
     /// transaction.
     fn refuse<R: Rows>(
@@ -201,6 +230,9 @@ fn check_startable(change: &Change, call: CallId) -> Option<ExecuteRefusal> {
     if found.state != CallState::Released {
         return Some(wrong_state(&change.approval, call));
     }
+    if change.approval.order == Order::Any {
+        return None;
+    }
     let running = change
         .approval
         .numbered()
@@ -225,12 +257,16 @@ pub(super) fn wrong_state(approval: &Approval, call: CallId) -> ExecuteRefusal {
 }
 
 /// Starts the next released call in the same transaction as another change. Returns its position; `None` if no call is
-/// released, or if the snapshot of the next one has to be read first.
+/// released, if the snapshot of the next one has to be read first, or if the calls may start in any order.
 pub(super) fn start_next<R: Rows>(
     rows: &mut R,
     change: &mut Change,
     permit: Hash,
 ) -> Result<Option<u8>, StoreError> {
+    // In any order, the next call may be one of another host, so the gate names each call that it starts.
+    if change.approval.order == Order::Any {
+        return Ok(None);
+    }
     // Terminates: each round refuses or starts a call.
     while let Some(position) = change.approval.next_released() {
         // The snapshot of this call has to be read again first, which takes too long for a transaction.
@@ -304,11 +340,8 @@ pub(super) fn start(
 
 /// Refuses released calls that were not started in time. Returns true if there were such calls.
 pub(super) fn refuse_stale(change: &mut Change) -> Result<bool, StoreError> {
-    let late = change
-        .approval
-        .start_by()
-        .is_some_and(|start_by| change.at >= start_by);
-    match late && change.approval.next_released().is_some() {
+    let stale_at = change.approval.stale_at();
+    match stale_at.is_some_and(|stale_at| change.at >= stale_at) {
         true => refuse_released(change, RefusalReason::Stale).map(|()| true),
         false => Ok(false),
     }

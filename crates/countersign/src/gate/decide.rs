@@ -120,8 +120,9 @@ impl Gate {
             (Some(approval), Some(position), Some(token)) => {
                 self.run_from(tenant, approval, position, token).await.map(Some)
             }
-            // A call with a snapshot is started separately, after the data behind the snapshot has been read again.
-            (Some(approval), None, Some(_)) if is_accepted && self.needs_snapshot_read(&approval) => {
+            // A call with a snapshot is started separately, after the data behind the snapshot has been read again. So
+            // are calls that may start in any order, because some of them may be another host's.
+            (Some(approval), None, Some(_)) if is_accepted && self.starts_separately(&approval) => {
                 let (approval, ran) = self.run_released(&tenant, approval).await?;
                 let approval = self.wait_for_other_runner(&tenant, approval).await?;
                 Ok(Some((approval, ran)))

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{Gate, StartToken, Until, Waited, mismatch};
-use crate::approval::SharedApproval;
+use crate::approval::{Order, SharedApproval};
+use crate::call::Call;
 use crate::command::{
     Answer, Command, ExecuteRefusal, Finish, Finished, Propose, Reconcile, SnapshotCheck, Start, Started,
 };
@@ -38,14 +39,45 @@ impl Gate {
         tenant: &Tenant,
         call: CallId,
     ) -> Result<Result<Permit, ExecuteRefusal>, StoreError> {
-        let token = StartToken::new()?;
-        let mut started = self.record_start(tenant, call, &token, (None, None)).await?;
+        self.start_with(tenant, call, StartToken::new()?, false).await
+    }
+
+    /// Like [`start`](Self::start), but with a token that the caller can compute again. As long as the call is running
+    /// under this token, repeating the start returns the same permit, so that a lost answer does not lose it. The token
+    /// must be secret and belong to this call alone; see [`PermitToken::derive`].
+    pub async fn start_again(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        token: PermitToken,
+    ) -> Result<Result<Permit, ExecuteRefusal>, StoreError> {
+        self.start_with(tenant, call, StartToken::of(token), true).await
+    }
+
+    async fn start_with(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        token: StartToken,
+        is_repeatable: bool,
+    ) -> Result<Result<Permit, ExecuteRefusal>, StoreError> {
+        let start = self.start_command(tenant, call, &token, (None, None));
+        let start = Start {
+            is_repeatable,
+            ..start
+        };
+        let mut started = self.write_start(start).await?;
         // Most calls have no snapshot and are started by the first attempt.
         if matches!(started, Err(ExecuteRefusal::NotLookedAt(_)))
             && let Some(approval) = self.store.approval(tenant, call.approval).await?
         {
             let look = self.reread_snapshot(tenant, &approval, call.position).await;
-            started = self.record_start(tenant, call, &token, look).await?;
+            let start = self.start_command(tenant, call, &token, look);
+            let start = Start {
+                is_repeatable,
+                ..start
+            };
+            started = self.write_start(start).await?;
         }
         match started {
             Ok(started) => self
@@ -55,21 +87,25 @@ impl Gate {
         }
     }
 
-    async fn record_start(
+    fn start_command(
         &self,
         tenant: &Tenant,
         call: CallId,
         token: &StartToken,
         (snapshot, replacement): (Option<SnapshotCheck>, Option<Box<Propose>>),
-    ) -> Result<Result<Started, ExecuteRefusal>, StoreError> {
-        let start = Start {
+    ) -> Start {
+        Start {
             tenant: tenant.clone(),
             call,
             permit: token.hash(),
             policy: self.policy.hash(),
             snapshot,
             replacement,
-        };
+            is_repeatable: false,
+        }
+    }
+
+    async fn write_start(&self, start: Start) -> Result<Result<Started, ExecuteRefusal>, StoreError> {
         match self.store.write(Command::Start(start)).await? {
             Answer::Start(started) => Ok(started),
             _ => Err(mismatch()),
@@ -169,7 +205,8 @@ impl Gate {
                 position,
             };
             let look = self.reread_snapshot(tenant, &approval, position).await;
-            match self.record_start(tenant, call, &token, look).await? {
+            let start = self.start_command(tenant, call, &token, look);
+            match self.write_start(start).await? {
                 Ok(started) => {
                     let running = self.run_started(tenant.clone(), started.approval, position, token);
                     let (after, more) = running.await?;
@@ -181,7 +218,15 @@ impl Gate {
                     let after = self.store.approval(tenant, approval.id).await?;
                     approval = after.ok_or_else(mismatch)?;
                 }
-                // Another process has started the call, or it is too late for it.
+                // Another process has started the call, or it is too late for it. In any order, others may remain.
+                Err(_) if approval.order == Order::Any => {
+                    let after = self.store.approval(tenant, approval.id).await?;
+                    approval = after.ok_or_else(mismatch)?;
+                    let is_same = |call: &Call| call.state == CallState::Released;
+                    if approval.call(position).is_none_or(is_same) {
+                        return Ok((approval, ran));
+                    }
+                }
                 Err(_) => return Ok((approval, ran)),
             }
         }
@@ -203,12 +248,13 @@ impl Gate {
         Ok((approval, ran))
     }
 
-    /// Returns true if this gate runs the next call and has to read the data behind its snapshot again first.
-    pub(super) fn needs_snapshot_read(&self, approval: &SharedApproval) -> bool {
+    /// Returns true if this gate runs the next call and could not start it together with the decision: the data behind
+    /// its snapshot has to be read again first, or the calls may start in any order.
+    pub(super) fn starts_separately(&self, approval: &SharedApproval) -> bool {
         let next = self
             .next_here(approval)
             .and_then(|position| approval.call(position));
-        next.is_some_and(|call| call.before.is_some())
+        next.is_some_and(|call| call.before.is_some() || approval.order == Order::Any)
     }
 
     /// Waits for a call that another task or process has started before this gate could, so that the caller of a decision
@@ -221,7 +267,11 @@ impl Gate {
         let next = self
             .next_here(&approval)
             .and_then(|position| approval.call(position));
-        let Some(limit) = next.map(|call| call.terms.timeout) else {
+        let limit = match approval.order {
+            Order::Given => next.map(|call| call.terms.timeout),
+            Order::Any => self.longest_timeout(&approval),
+        };
+        let Some(limit) = limit else {
             return Ok(approval);
         };
         match self.wait(tenant, approval.id, Until::Finished, limit).await? {
@@ -230,9 +280,25 @@ impl Gate {
         }
     }
 
+    /// Returns the longest timeout of the calls that are not over; `None` if there are none, or if some of them are not
+    /// this gate's.
+    fn longest_timeout(&self, approval: &SharedApproval) -> Option<Duration> {
+        let open = || approval.calls.iter().filter(|call| !call.state.is_over());
+        let are_ours = open().all(|call| self.runs(&call.tool));
+        open().map(|call| call.terms.timeout).max().filter(|_| are_ours)
+    }
+
+    /// Returns the position of the next call to start here; `None` if this gate's executor does not run it.
     fn next_here(&self, approval: &SharedApproval) -> Option<u8> {
-        let next = approval.next_released();
-        next.filter(|position| self.runs_call(approval, *position))
+        let is_ours = |position: &u8| self.runs_call(approval, *position);
+        match approval.order {
+            Order::Given => approval.next_released().filter(is_ours),
+            Order::Any => {
+                let released = |(_, call): &(u8, &Call)| call.state == CallState::Released;
+                let mut released = approval.numbered().filter(released).map(|(position, _)| position);
+                released.find(is_ours)
+            }
+        }
     }
 
     /// Runs a call whose start has been recorded, and the calls after it. Each further start is recorded together with
@@ -291,10 +357,13 @@ impl Gate {
         approval.call(position).is_some_and(|call| self.runs(&call.tool))
     }
 
-    /// Returns the position of the next released call after `position`; `None` if there is none or this gate's executor
-    /// does not run it.
+    /// Returns the position of the next released call after `position`; `None` if there is none, if this gate's executor
+    /// does not run it, or if the calls may start in any order, because each is then started by itself.
     fn next_after(&self, approval: &SharedApproval, position: u8) -> Option<u8> {
-        let released = |call: &crate::call::Call| call.state == CallState::Released;
+        if approval.order == Order::Any {
+            return None;
+        }
+        let released = |call: &Call| call.state == CallState::Released;
         let mut later = approval
             .numbered()
             .filter(|(number, call)| *number > position && released(call));

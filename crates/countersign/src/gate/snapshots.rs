@@ -186,6 +186,7 @@ impl Gate {
             claim: approval.claim.clone(),
             key: None,
             conversation: None,
+            options: Default::default(),
             calls: Vec::new(),
         };
         let calls = vec![NewCall {

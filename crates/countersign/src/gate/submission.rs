@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::approval::{MOST_CALLS, SharedApproval};
+use crate::approval::{MOST_CALLS, Order, SharedApproval};
 use crate::command::ProposeRefusal;
 use crate::effect::Risk;
 use crate::executor::Permit;
 use crate::id::{Agent, BadName, CallId, Channel, Key, Person, Run, Session, Tenant};
-use crate::policy::Definition;
+use crate::policy::{Definition, Terms};
 use crate::provenance::VouchedConversation;
 use crate::seal::{SealError, Secret};
 use crate::store::StoreError;
@@ -43,6 +43,8 @@ pub struct Submission {
     /// The conversation so far, used to trace where values came from. Without it, their origin is unknown. A
     /// conversation that the agent itself reports can only make rulings stricter; see [`VouchedConversation`].
     pub conversation: Option<VouchedConversation>,
+    /// Order and time limits that the agent asks for.
+    pub options: SubmissionOptions,
     /// The calls, in the order in which they run.
     pub calls: Vec<SubmittedCall>,
 }
@@ -67,9 +69,23 @@ impl Submission {
             claim: None,
             key: None,
             conversation: None,
+            options: SubmissionOptions::default(),
             calls,
         })
     }
+}
+
+/// Order and time limits of the approval that a submission's held calls share. The agent may ask for less time than the
+/// policy allows, never for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubmissionOptions {
+    /// Order in which the approved calls may be started.
+    pub order: Order,
+    /// Requested time to decide. A longer time than the policy's is refused; `None` keeps the policy's time.
+    pub ttl: Option<Duration>,
+    /// Requested time between the decision and the start of a call. A longer time than the policy's is refused; `None`
+    /// keeps the policy's time.
+    pub start_within: Option<Duration>,
 }
 
 /// One call of a submission.
@@ -144,6 +160,21 @@ pub enum Ruled {
     },
 }
 
+/// Ruling that a call would get, from a preview that records nothing. The terms of a call are `None` for a read that
+/// passes.
+#[derive(Clone, Debug)]
+pub enum Foreseen {
+    /// The call would pass.
+    Pass(Option<Arc<Terms>>),
+    /// A person would be asked about the call.
+    Held(Option<Arc<Terms>>),
+    /// The call would be forbidden.
+    Forbidden {
+        /// Explanation for the agent.
+        reason: String,
+    },
+}
+
 /// Error that concerns a whole submission. None of its calls runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -163,6 +194,14 @@ pub enum SubmitError {
     /// The agent asks for more time to decide than the policy allows.
     #[error("a decision may take {} s by the policy, and {} s are asked for", limit.as_secs_f64(), asked.as_secs_f64())]
     TtlTooLong {
+        /// Time that the agent asks for.
+        asked: Duration,
+        /// Time that the policy allows.
+        limit: Duration,
+    },
+    /// The agent asks for more time between the decision and the start than the policy allows.
+    #[error("a call may start {} s after the decision by the policy, and {} s are asked for", limit.as_secs_f64(), asked.as_secs_f64())]
+    StartWithinTooLong {
         /// Time that the agent asks for.
         asked: Duration,
         /// Time that the policy allows.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::{Approval, Decided, Endorsement, EndorsingAccount};
+use crate::approval::{Approval, Decided, Endorsement, EndorsingAccount, Order};
 use crate::call::{Arguments, Call, Execution, RefusalReason};
 use crate::event::ContentHash;
 use crate::hash::{Fields, Hash};
@@ -33,7 +33,7 @@ const V4: u8 = 4;
 /// Version 5 appends the accounts behind the endorsements to an approval, and to a call the facts that the gate knows
 /// first-hand.
 const V5: u8 = 5;
-/// Version 6 appends the secret paths to a call.
+/// Version 6 appends the order of its calls to an approval, and the secret paths to a call.
 const V6: u8 = 6;
 /// Version 7 appends the working folder to a call.
 const V7: u8 = 7;
@@ -253,6 +253,13 @@ fn encode_with_link(approval: &Approval, link: impl Serialize, flags: u8) -> Vec
         .map(|endorsed| (&endorsed.account, endorsed.lapsed))
         .collect();
     let tried = &approval.tried;
+    if approval.order != Order::Given {
+        let order = approval.order;
+        return encode(
+            V6 | flags,
+            &(body, link, tail, more, others, tried, rests_on, order),
+        );
+    }
     if !rests_on.is_empty() {
         return encode(V5 | flags, &(body, link, tail, more, others, tried, rests_on));
     }
@@ -274,7 +281,7 @@ pub fn decode_approval(
     };
     let is_linked = version & LINKED != 0;
     let number = version & !LINKED;
-    if !(V1..=V5).contains(&number) {
+    if !(V1..=V6).contains(&number) {
         return Err(BadRecord::Version(number));
     }
     let (mut rest, link) = match (is_linked, rest.split_last_chunk::<LINK>()) {
@@ -289,6 +296,7 @@ pub fn decode_approval(
     let others: Vec<u8> = take_from(V3, number, &mut rest)?;
     let tried: Vec<(Actor, u8)> = take_from(V4, number, &mut rest)?;
     let rests_on: Vec<(EndorsingAccount, bool)> = take_from(V5, number, &mut rest)?;
+    let order: Order = take_from(V6, number, &mut rest)?;
     if !rest.is_empty() {
         return Err(damaged("something follows it"));
     }
@@ -331,6 +339,7 @@ pub fn decode_approval(
         key: tail.key,
         refusals: tail.refusals,
         tried,
+        order,
         calls,
     })
 }

@@ -133,6 +133,14 @@ macro_rules! for_each_store_case {
             a_stale_release_is_refused,
             a_batch_has_as_long_again_after_each_call,
             a15_sealed_is_erased_at_every_end,
+            // Orders, and repeated starts.
+            e8_calls_in_any_order_start_side_by_side,
+            e8_a_decision_starts_no_call_of_any_order,
+            e8_the_order_is_part_of_what_is_approved,
+            e8_calls_in_any_order_become_stale_when_none_runs,
+            e8_calls_in_any_order_are_lost_each_by_itself,
+            e8_a_repeated_start_gives_the_permit_again,
+            e8_a_start_is_not_repeated_after_the_deadline,
             // Snapshots.
             x22_a_call_over_a_snapshot_starts_only_after_a_look,
             x22_what_has_changed_does_not_run_and_is_asked_again,

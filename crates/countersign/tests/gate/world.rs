@@ -147,6 +147,7 @@ pub fn submission(calls: Vec<SubmittedCall>) -> Submission {
         claim: None,
         key: None,
         conversation: None,
+        options: Default::default(),
         calls,
     }
 }

@@ -40,7 +40,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 #[utoipa::path(post, path = "/v1/agents/{name}/messages", tag = "agents", request_body = TalkBody,
     params(("name" = String, Path, description = "the agent"), StreamQuery),
     security(("token" = ["chat"])),
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
+    responses((status = 200, content_type = "text/event-stream", body = String, description = "server-sent events of the talk"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn say(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Chat>,
@@ -118,7 +118,7 @@ pub async fn say(
 #[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}", tag = "agents",
     params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session")),
     security(("token" = ["chat"])),
-    responses((status = 200, body = SessionView), (status = "default", body = ErrorView)))]
+    responses((status = 200, body = SessionView, description = "the conversation so far"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn session(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Chat>,
@@ -152,10 +152,10 @@ pub async fn session(
 ///
 /// Streams the same events as the response to a message, whoever caused them; for example, a card was decided on a page
 /// or by another program. Earlier events are not sent; read the session for those.
-#[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}/events", tag = "agents",
+#[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}/events", operation_id = "follow_session", tag = "agents",
     params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session"), StreamQuery),
     security(("token" = ["chat"])),
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
+    responses((status = 200, content_type = "text/event-stream", body = String, description = "server-sent events of the talk"), (status = "default", body = ErrorView, description = "an error; `error.code` says which")))]
 pub async fn follow(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Chat>,

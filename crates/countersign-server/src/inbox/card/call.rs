@@ -123,7 +123,7 @@ impl CallCard {
             effect: terms.effect.as_str(),
             risk: terms.risk().as_str(),
             can_undo,
-            notes: call.notes().iter().map(|note| shown(note)).collect(),
+            notes: approval.notes_on(call).iter().map(|note| shown(note)).collect(),
             concerns: concerns
                 .iter()
                 .map(|concern| one_line(&concern.to_string()).into_owned())

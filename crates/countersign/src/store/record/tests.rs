@@ -122,6 +122,17 @@ async fn a17_version_3_of_an_approval_says_what_else_it_undoes() {
     assert!(read(&[body.as_slice(), &[0]].concat()).is_err());
 }
 
+#[tokio::test]
+async fn e8_version_6_of_an_approval_has_the_order_of_its_calls() {
+    let mut approval = Approval::clone(&*full().await);
+    approval.order = Order::Any;
+    let body = encode_approval(&approval);
+    assert_eq!(body[0], V6 | LINKED);
+    assert_eq!(again(&approval), approval);
+    let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new());
+    assert!(read(&body[..body.len() - 1]).is_err());
+}
+
 #[test]
 fn i7_whatever_happens_is_written_and_read_back() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -336,8 +347,8 @@ async fn damage_is_told_from_a_newer_version() {
     let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new()).err();
     assert_eq!(read(&body), None);
     let mut newer = body.clone();
-    newer[0] = LINKED | 6;
-    assert_eq!(read(&newer), Some(BadRecord::Version(6)));
+    newer[0] = LINKED | 7;
+    assert_eq!(read(&newer), Some(BadRecord::Version(7)));
     assert_eq!(read(&[]), Some(damaged("it is empty")));
     for length in 1..body.len() {
         assert!(

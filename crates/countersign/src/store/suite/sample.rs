@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::approval::Approval;
+use crate::approval::{Approval, Order};
 use crate::call::Arguments;
 use crate::command::{Decide, Finish, NewCall, Propose, Reconcile, Revision, Start, Sweep, Withdraw};
 use crate::decision::{Choice, Decider, Decision, Surface, Verdict};
@@ -223,6 +223,7 @@ pub fn propose(n: u64) -> Propose {
         restraint: None,
         is_shared: false,
         passes: None,
+        order: Order::Given,
         calls: vec![call(&format!("{{\"n\":{n}}}"))],
     }
 }
@@ -330,6 +331,7 @@ pub fn start(approval: &Approval, position: u8, n: u64) -> Start {
         policy: policy(),
         snapshot: None,
         replacement: None,
+        is_repeatable: false,
     }
 }
 

@@ -46,6 +46,7 @@ async fn propose(conversations: &Conversations, shown_as: &str) -> Prompt {
         claim: None,
         conversation: None,
         key: None,
+        options: Default::default(),
         calls: vec![SubmittedCall::new("delete_potreros", PADDOCKS.as_bytes())],
     };
     let submitted = conversations.gate().submit(submission).await.unwrap();

@@ -15,7 +15,7 @@ use super::{
     Approvers, Asking, Digest, Ending, Look, Over, Pause, Program, SampleKey, Saying, Step, Taker, Target,
     Version, Who,
 };
-use crate::approval::{Approval, SharedApproval};
+use crate::approval::{Approval, Order, SharedApproval};
 use crate::command::{
     Answer, Command, Decide, Erase, ExecuteRefusal, Finish, NewCall, Propose, PutEntry, SnapshotCheck, Start,
     Swept, TakeEntry,
@@ -482,6 +482,10 @@ impl World<'_> {
             on_behalf_of: matches!(asking, Asking::FourEyes).then(|| sample::person("bob")),
             calls: (1..=calls).map(new_call).collect(),
             passes: passes.then(|| sample::permit(self.step)),
+            order: match self.step % 4 {
+                0 => Order::Any,
+                _ => Order::Given,
+            },
             ..sample::propose(self.step)
         })
     }
