@@ -14,6 +14,7 @@ mod extract;
 mod guard;
 pub mod json;
 mod known_queries;
+mod language;
 pub mod listener;
 mod response_cache;
 mod stream;
@@ -30,4 +31,5 @@ pub use extract::{Authorized, Body, Id, IdempotencyKeyHeader, Needs, QueryParams
 pub use guard::{AllowedHosts, HostGuard};
 pub use json::Json;
 pub use known_queries::KnownQueries;
+pub use language::PreferredLanguages;
 pub use response_cache::ResponseCache;
