@@ -11,25 +11,35 @@ mod decide;
 mod detail;
 mod edit;
 mod edit_form;
+mod failure;
 mod filter;
 mod form;
 mod history;
 mod history_file;
+mod language;
 mod list;
 mod live;
 mod numbers;
 mod page;
 mod playground;
 mod session;
+mod several;
 mod sign_in;
 mod timeline;
 mod undo_and_reconcile;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::response::Response;
 use axum::routing::{get, post};
 
-use crate::web::App;
+use crate::web::{ApiError, App, PreferredLanguages};
+use language::Language;
+
+/// Makes the page of an error that occurred outside of the pages, such as an unknown address.
+pub fn error_page(error: &ApiError, languages: &PreferredLanguages) -> Response {
+    Language::preferred(languages).within(|| page::failure(error))
+}
 
 /// Returns the routes of the pages.
 pub fn pages() -> Router<App> {
@@ -39,6 +49,7 @@ pub fn pages() -> Router<App> {
         .route("/approvals/history", get(history::show))
         .route("/approvals/history.csv", get(history::csv))
         .route("/approvals/history.jsonl", get(history::json_lines))
+        .route("/approvals/decisions", post(several::decide))
         .route("/approvals/{id}", get(detail::show))
         .route(
             "/approvals/{id}/decision",
@@ -66,4 +77,5 @@ pub fn pages() -> Router<App> {
         .route("/sign-in", get(sign_in::form).post(sign_in::enter))
         .route("/sign-out", post(sign_in::leave))
         .route("/assets/{name}", get(assets::file))
+        .layer(axum::middleware::from_fn(language::choose))
 }

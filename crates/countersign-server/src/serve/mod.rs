@@ -179,7 +179,7 @@ impl Running {
     /// Serves until a stop signal, or until the store permanently accepts no more writes.
     async fn serve(self, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) -> Ended {
         let app = &self.app;
-        let routes = router(app.clone(), inbox::pages());
+        let routes = router(app.clone(), inbox::pages()).with_error_page(inbox::error_page);
         let keeping = housekeeping::run(app.clone(), self.node.clone(), self.outcomes.clone());
         let keeping = tokio::spawn(keeping);
         let following = tokio::spawn(served::follow(app.service().clone()));

@@ -28,7 +28,7 @@ pub use client::{Client, Peer, TrustedProxies};
 pub use error::{Answer, ApiError};
 pub use event_stream::{Filter, stream};
 pub use extract::{Authorized, Body, Id, IdempotencyKeyHeader, Needs, QueryParams, scope};
-pub use guard::{AllowedHosts, HostGuard};
+pub use guard::{AllowedHosts, ErrorPage, HostGuard};
 pub use json::Json;
 pub use known_queries::KnownQueries;
 pub use language::PreferredLanguages;

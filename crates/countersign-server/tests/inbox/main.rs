@@ -14,8 +14,10 @@ mod deciding;
 mod editing;
 mod hostile;
 mod judging;
+mod language;
 mod list;
 mod pages;
 #[path = "../http/settings.rs"]
 mod settings;
+mod several;
 mod support;
