@@ -21,6 +21,7 @@ mod list;
 mod live;
 mod numbers;
 mod page;
+mod people;
 mod playground;
 mod session;
 mod several;
@@ -69,6 +70,7 @@ pub fn pages() -> Router<App> {
             post(undo_and_reconcile::reconcile),
         )
         .route("/numbers", get(numbers::show))
+        .merge(people::pages())
         // HTML fragments and event streams for the script.
         .route("/approvals/cards", get(list::cards))
         .route("/approvals/{id}/card", get(list::card))

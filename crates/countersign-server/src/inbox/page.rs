@@ -11,7 +11,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 use super::card::shown;
 use super::failure::explain;
 use super::language::{self, Language};
-use crate::access::Caller;
+use crate::access::{Caller, Scope};
 use crate::web::{ApiError, App};
 
 /// Templates, compiled into the binary.
@@ -31,6 +31,7 @@ pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("value.html", include_str!("templates/value.html")),
     ("cell.html", include_str!("templates/cell.html")),
     ("decide.html", include_str!("templates/decide.html")),
+    ("people.html", include_str!("templates/people.html")),
     ("several.html", include_str!("templates/several.html")),
     ("detail.html", include_str!("templates/detail.html")),
     ("history.html", include_str!("templates/history.html")),
@@ -65,7 +66,9 @@ pub fn signed_in(
 ) -> Response {
     let person = shown(caller.name.as_str());
     let has_playground = app.agents.has_playground;
-    render(status, name, context! { person, here, has_playground, ..values })
+    let is_admin = caller.may(Scope::Admin);
+    let values = context! { person, here, has_playground, is_admin, ..values };
+    render(status, name, values)
 }
 
 /// Returns a random idempotency key for a form, so that sending it twice has one effect.

@@ -128,7 +128,7 @@ fn is_own_path(path: &str) -> bool {
     let mut parts = rest.split('/');
     let is_page = matches!(
         parts.next(),
-        Some("approvals" | "numbers" | "playground")
+        Some("approvals" | "numbers" | "people" | "playground")
     );
     is_page && parts.all(is_plain_part)
 }

@@ -132,6 +132,7 @@ fn a18_errors_people_and_plots_fit_every_screen() {
         }
         look(stage, "/nowhere", "error-404");
         look(stage, "/numbers", "numbers");
+        look(stage, "/people", "people");
         stage.browser.speak("es-UY");
         propose_notes(stage, &["hola"]);
         look(stage, "/nowhere", "error-404-es");

@@ -17,6 +17,7 @@ mod judging;
 mod language;
 mod list;
 mod pages;
+mod people;
 #[path = "../http/settings.rs"]
 mod settings;
 mod several;
