@@ -253,6 +253,9 @@ impl Agent {
         let mut turn = self.turn(context, listener).await?;
         turn.settle_earlier_cards().await?;
         let reading = self.conversations.hear(message).await?;
+        if reading.is_repeated {
+            return turn.finish().await;
+        }
         turn.report_decision(&reading.heard).await;
         match &reading.heard {
             ReplyOutcome::Decided(_) => {

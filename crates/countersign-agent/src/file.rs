@@ -4,10 +4,12 @@
 //! [`Provider`]. The caller reads the files and finds the API keys.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use countersign::id::{self, Person};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::agent::{AfterDecision, AgentConfig, Evaluator, Limits, Role, Specialist};
 use crate::gated::{GatedTools, REQUEST_APPROVAL};
@@ -85,6 +87,27 @@ struct AgentToml {
     evaluator: Option<EvaluatorSection>,
     #[serde(default)]
     limits: LimitsSection,
+    #[serde(default)]
+    credentials: BTreeMap<String, CredentialSection>,
+}
+
+/// Credential of a tool in the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum CredentialSection {
+    Source(CredentialSource),
+    /// Anything else, such as the credential itself, which is refused without being repeated.
+    Other(IgnoredAny),
+}
+
+/// Place of the credential that calls of a tool run with.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum CredentialSource {
+    /// Environment variable with the credential.
+    Env(String),
+    /// File with the credential.
+    File(PathBuf),
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -213,6 +236,15 @@ impl AgentFile {
         &self.tools
     }
 
+    /// Returns the tools whose calls run with a credential, and where it is found. Reading it is up to the program.
+    pub fn credentials(&self) -> impl Iterator<Item = (&str, &CredentialSource)> {
+        let sections = self.file.credentials.iter();
+        sections.filter_map(|(tool, section)| match section {
+            CredentialSection::Source(source) => Some((tool.as_str(), source)),
+            CredentialSection::Other(_) => None,
+        })
+    }
+
     /// Returns true if the agent has a script and can run without a model.
     pub fn has_script(&self) -> bool {
         self.script.is_some()
@@ -282,6 +314,17 @@ impl AgentFile {
             if let Some(unknown) = specialist.tools.iter().find(|name| !is_known(name)) {
                 return invalid(&specialist.name, format!("there is no tool `{unknown}`"));
             }
+        }
+        for (tool, section) in &self.file.credentials {
+            let is_known = self.tools.iter().any(|known| known.name.as_str() == tool);
+            let problem = match section {
+                _ if !is_known => format!("there is no tool `{tool}`"),
+                CredentialSection::Source(_) => continue,
+                CredentialSection::Other(_) => format!(
+                    "the credential of `{tool}` is named by `{{ env = \"VARIABLE\" }}` or `{{ file = \"/full/path\" }}`, and never written here"
+                ),
+            };
+            return invalid("credentials", problem);
         }
         if self.file.specialist.len() > 1 && self.file.orchestrator.is_none() {
             let problem = "several specialists need an `[orchestrator]` that picks one".to_owned();

@@ -8,7 +8,9 @@
 
 mod channel_state;
 
-use channel_state::{Card, ChannelState, FetchedCard, update_channel};
+use channel_state::{
+    Card, ChannelState, FetchedCard, Undecided, UndecidedEffect, read_channel, update_channel,
+};
 
 use std::borrow::Cow;
 
@@ -19,7 +21,7 @@ use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::display::{clip, one_line};
 use crate::effect::Effect;
 use crate::executor::Outcome;
-use crate::gate::{Gate, Reply, ReplyOutcome, Resolved, may_answer};
+use crate::gate::{Gate, Reply, ReplyOutcome, Resolved, Until, Waited, may_answer};
 use crate::id::{Channel, Key, Tenant};
 use crate::json;
 use crate::policy::{OnOther, Policy};
@@ -83,6 +85,9 @@ pub struct MessageResponse {
     pub forward_to_agent: bool,
     /// True if the message decides nothing and asks about the pending card or corrects it.
     pub is_about_card: bool,
+    /// True if a message with this id was handled before. The response then says what came of it at that time, and the
+    /// message is not passed on a second time.
+    pub is_repeated: bool,
 }
 
 /// Handles conversations for one gate. Clones share the gate.
@@ -229,45 +234,170 @@ impl Conversations {
     /// Records that something other than a card was sent to the channel, so that the card is no longer the last thing
     /// shown.
     pub async fn said(&self, tenant: &Tenant, channel: &Channel) -> Result<(), StoreError> {
-        let change = |state: &mut ChannelState| state.card = None;
+        let change = |state: &mut ChannelState| state.forget_card();
         update_channel(self.gate.store(), tenant, channel, change).await?;
         Ok(())
     }
 
-    /// Handles a message. Ignores a message whose id was handled before.
+    /// Returns the language in which an approval's card was shown in the channel, or else fetched for it.
+    pub async fn card_language(
+        &self,
+        tenant: &Tenant,
+        channel: &Channel,
+        approval: &Approval,
+    ) -> Result<Option<String>, StoreError> {
+        let state = read_channel(self.gate.store(), tenant, channel).await?;
+        Ok(state.language_of(approval.digest).map(str::to_owned))
+    }
+
+    /// Handles a message. A message whose id was handled before has no further effect: the response says again what came
+    /// of it, or nothing if that is no longer known.
     pub async fn hear(&self, message: Message) -> Result<MessageResponse, StoreError> {
         if message.origin != Origin::Written {
             return Ok(MessageResponse::passed_on(message.origin != Origin::Program));
         }
         let store = self.gate.store();
+        let pending = store.pending_in(&message.tenant, &message.channel).await?;
+        let pending_id = pending.as_ref().map(|pending| pending.id);
         let (state, is_new) = update_channel(store, &message.tenant, &message.channel, |state| {
-            state.record_message(&message.id)
+            state.record_message(&message.id, pending_id)
         })
         .await?;
         if !is_new {
-            return Ok(MessageResponse::passed_on(false));
+            return self.hear_again(&message, &state).await;
         }
         let (tenant, channel, id) = (
             message.tenant.clone(),
             message.channel.clone(),
             message.id.clone(),
         );
-        let said = self.hear_new(message, &state).await;
-        if said.is_err() {
-            // The sender will retry, and the retry must be handled. The idempotency key prevents a second decision.
-            let forgotten = update_channel(store, &tenant, &channel, |state| state.forget(&id));
-            // The store is failing already. If this fails as well, the retry is ignored and decides nothing.
-            let _ = forgotten.await;
+        let said = match pending {
+            Some(pending) => self.hear_new(message, pending, &state).await,
+            None => Ok(MessageResponse::passed_on(true)),
+        };
+        match &said {
+            Ok(said) => {
+                if let Some(undecided) = said.undecided() {
+                    let change = |state: &mut ChannelState| state.record_answer(&id, &undecided);
+                    // The message was handled. If this fails, only a repetition of it is not answered.
+                    let _ = update_channel(store, &tenant, &channel, change).await;
+                }
+            }
+            Err(_) => {
+                // The sender will retry, and the retry must be handled. The idempotency key prevents a second decision.
+                let forgotten = update_channel(store, &tenant, &channel, |state| state.forget(&id));
+                // The store is failing already. If this fails as well, the retry is ignored and decides nothing.
+                let _ = forgotten.await;
+            }
         }
         said
     }
 
-    /// Handles a message that was not handled before.
-    async fn hear_new(&self, message: Message, state: &ChannelState) -> Result<MessageResponse, StoreError> {
-        let store = self.gate.store();
-        let Some(pending) = store.pending_in(&message.tenant, &message.channel).await? else {
-            return Ok(MessageResponse::passed_on(true));
+    /// Returns the answer that a message got when it was handled, without any further effect. A card that was shown
+    /// again then is shown only if it is still pending.
+    async fn hear_again(
+        &self,
+        message: &Message,
+        state: &ChannelState,
+    ) -> Result<MessageResponse, StoreError> {
+        let nothing = MessageResponse {
+            is_repeated: true,
+            ..MessageResponse::passed_on(false)
         };
+        let Some(given) = state.answer_to(&message.id) else {
+            return Ok(nothing);
+        };
+        let store = self.gate.store();
+        let Some(approval) = store.approval(&message.tenant, given.approval).await? else {
+            return Ok(nothing);
+        };
+        let sentences = &self.sentences(message.language.as_deref().or(given.language.as_deref()));
+        let prompt = Prompt::of(&approval, self.gate.policy(), sentences, PromptOptions::default());
+        let read = interpret(prompt.offered(), &message.text, message.language.as_deref());
+        let read = ask_if_values_are_named(read, &message.text, &approval);
+        if !may_answer(&message.sender, &approval) {
+            return Ok(MessageResponse {
+                read: Some(read),
+                ..nothing
+            });
+        }
+        if is_decided_by(&approval, message) {
+            let approval = self.settled(&message.tenant, approval).await?;
+            let resolved = Resolved {
+                approval: Some(approval),
+                refusal: None,
+                ran: Vec::new(),
+            };
+            return Ok(MessageResponse {
+                read: Some(read),
+                say: Some(outcome(&resolved, self.gate.policy(), sentences)),
+                heard: ReplyOutcome::Decided(resolved),
+                ..nothing
+            });
+        }
+        let Some(Undecided { effect, say }) = given.undecided.clone() else {
+            return Ok(nothing);
+        };
+        let is_pending = approval.state == State::Pending && approval.expires_at > store.now().await?;
+        let show = match effect {
+            UndecidedEffect::Kept | UndecidedEffect::ShowAgain if is_pending => {
+                Some(self.prompt_in(&approval, sentences).await?)
+            }
+            UndecidedEffect::Incomplete if is_pending => None,
+            UndecidedEffect::Cancelled => None,
+            // The card that the answer was about is gone.
+            _ => return Ok(nothing),
+        };
+        let cancelled = || match begins_with_no(prompt.offered(), &message.text, message.language.as_deref())
+        {
+            true => sentences.cancelled.clone(),
+            false => {
+                let what = summary(&approval, sentences);
+                fill(&sentences.cancelled_by_other, &[("what", &what)])
+            }
+        };
+        Ok(MessageResponse {
+            read: Some(read),
+            say: Some(say.unwrap_or_else(cancelled)),
+            show,
+            heard: match effect {
+                UndecidedEffect::Cancelled => ReplyOutcome::Cancelled(approval),
+                UndecidedEffect::Kept => ReplyOutcome::Kept(approval),
+                UndecidedEffect::ShowAgain => ReplyOutcome::ShowAgain(approval),
+                UndecidedEffect::Incomplete => ReplyOutcome::Incomplete(approval),
+            },
+            ..nothing
+        })
+    }
+
+    /// Waits until no call of an approval is running, so that a repeated decision gets the same answer as the first one.
+    /// Waits no longer than such a call may take.
+    async fn settled(&self, tenant: &Tenant, approval: SharedApproval) -> Result<SharedApproval, StoreError> {
+        let running = approval
+            .calls
+            .iter()
+            .filter(|call| call.state == CallState::Running);
+        let Some(limit) = running.map(|call| call.terms.timeout).max() else {
+            return Ok(approval);
+        };
+        match self
+            .gate
+            .wait(tenant, approval.id, Until::Finished, limit)
+            .await?
+        {
+            Waited::Done(current) | Waited::TimedOut(current) => Ok(current),
+            Waited::NotFound => Ok(approval),
+        }
+    }
+
+    /// Handles a message that was not handled before, while an approval is pending.
+    async fn hear_new(
+        &self,
+        message: Message,
+        pending: SharedApproval,
+        state: &ChannelState,
+    ) -> Result<MessageResponse, StoreError> {
+        let store = self.gate.store();
         // If the reply's language is unknown, assume that of the card.
         let shown_in = state.card.as_ref().and_then(|card| card.language.as_deref());
         let sentences = &self.sentences(message.language.as_deref().or(shown_in));
@@ -299,6 +429,7 @@ impl Conversations {
                 show: Some(show),
                 forward_to_agent: false,
                 is_about_card: true,
+                is_repeated: false,
             });
         }
         let (offer, language) = (prompt.offered(), message.language.as_deref());
@@ -417,7 +548,11 @@ impl Conversations {
             key,
             ..decision
         };
-        self.gate.decide_and_run(decision).await.map(Some)
+        let mut resolved = self.gate.decide_and_run(decision).await?;
+        if let (None, Some(approval)) = (&resolved.refusal, &resolved.approval) {
+            resolved.approval = Some(self.settled(tenant, approval.clone()).await?);
+        }
+        Ok(Some(resolved))
     }
 
     /// Returns the text for the channel after a decision by button or reply.
@@ -513,6 +648,7 @@ impl Conversations {
             show,
             forward_to_agent,
             is_about_card: false,
+            is_repeated: false,
         })
     }
 
@@ -560,8 +696,35 @@ impl MessageResponse {
             show: None,
             forward_to_agent,
             is_about_card: false,
+            is_repeated: false,
         }
     }
+
+    /// Returns the answer to record, if the message decided nothing and had an answer.
+    fn undecided(&self) -> Option<Undecided> {
+        let (effect, say) = match &self.heard {
+            // The usual sentence contains the summary of the calls.
+            ReplyOutcome::Cancelled(_) => (UndecidedEffect::Cancelled, None),
+            ReplyOutcome::Kept(_) => (UndecidedEffect::Kept, self.say.clone()),
+            ReplyOutcome::ShowAgain(_) => (UndecidedEffect::ShowAgain, self.say.clone()),
+            ReplyOutcome::Incomplete(_) => (UndecidedEffect::Incomplete, self.say.clone()),
+            ReplyOutcome::PassOn | ReplyOutcome::Decided(_) | ReplyOutcome::Refused(_) => return None,
+        };
+        Some(Undecided { effect, say })
+    }
+}
+
+/// Returns true if this message is the one with which its sender decided or endorsed the approval.
+fn is_decided_by(approval: &Approval, message: &Message) -> bool {
+    let decided = approval
+        .decision
+        .iter()
+        .map(|decided| (&decided.by, &decided.key));
+    let endorsed = approval.in_force().map(|endorsed| (&endorsed.by, &endorsed.key));
+    let is_key = |key: &Option<(Key, _)>| key.as_ref().is_some_and(|(key, _)| *key == message.id);
+    decided
+        .chain(endorsed)
+        .any(|(by, key)| *by == message.sender.person && is_key(key))
 }
 
 /// Turns a reply into a question if it names a call by a number ("only number 2") that is also a value of another call,
@@ -650,7 +813,8 @@ fn outcome(resolved: &Resolved, policy: &Policy, sentences: &Sentences) -> Strin
         return sentences.cancelled.clone();
     }
     let not_as_shown = approval.calls.iter().find_map(not_as_shown);
-    if let (Some(because), []) = (not_as_shown, resolved.ran.as_slice()) {
+    let has_run = !resolved.ran.is_empty() || approval.calls.iter().any(|call| call.execution.is_some());
+    if let (Some(because), false) = (not_as_shown, has_run) {
         return fill(
             &sentences.refused,
             &[("why", &sentences.reasons.because(because))],
@@ -665,12 +829,19 @@ fn outcome(resolved: &Resolved, policy: &Policy, sentences: &Sentences) -> Strin
     if is_mixed || approval.calls.iter().any(is_left_out) {
         return part_outcome(approval, policy, sentences);
     }
-    let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
-    let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {
+    // An outcome may not have reached the store yet; a repeated decision has only what is stored.
+    let ran = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
+    let is_stored = |wanted: fn(&Call) -> bool| approval.calls.iter().any(wanted);
+    let was_not_sent = |call: &Call| call.because == Some(RefusalReason::NotSent);
+    let sentence = if ran(|outcome| matches!(outcome, Outcome::Unknown(_)))
+        || is_stored(|call| call.state == CallState::Unknown)
+    {
         &sentences.unknown
-    } else if ended(|outcome| matches!(outcome, Outcome::Failed(_))) {
+    } else if ran(|outcome| matches!(outcome, Outcome::Failed(_)))
+        || is_stored(|call| call.state == CallState::Failed && call.because != Some(RefusalReason::NotSent))
+    {
         &sentences.failed
-    } else if ended(|outcome| matches!(outcome, Outcome::NotSent(_))) {
+    } else if ran(|outcome| matches!(outcome, Outcome::NotSent(_))) || is_stored(was_not_sent) {
         &sentences.not_run
     } else if approval
         .calls

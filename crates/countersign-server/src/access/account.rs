@@ -21,6 +21,27 @@ pub const SHORTEST_PASSWORD: usize = 10;
 /// Maximum bytes of a password, because hashing longer ones only costs time.
 const LONGEST_PASSWORD: usize = 1024;
 
+/// Maximum number of groups of a person.
+const MOST_GROUPS: usize = 100;
+/// Maximum length of a group's name, in bytes.
+const LONGEST_GROUP: usize = 256;
+/// Group of a new person for whom none is given.
+pub const USUAL_GROUP: &str = "approvers";
+
+/// Returns what is wrong with the groups of a person, and what to do; `None` if they are acceptable.
+pub fn groups_problem(groups: &[String]) -> Option<(String, &'static str)> {
+    if groups.len() > MOST_GROUPS {
+        let problem = format!("a person is in at most {MOST_GROUPS} groups");
+        return Some((problem, "name fewer groups"));
+    }
+    let problem = |group: &String| match group.len() {
+        1..=LONGEST_GROUP => name::check(group).err().map(|problem| problem.to_string()),
+        _ => Some(format!("a group's name has 1 to {LONGEST_GROUP} bytes")),
+    };
+    let problem = groups.iter().find_map(problem)?;
+    Some((problem, "choose another name for the group"))
+}
+
 /// Account of a person, as stored in the store's registry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Account {

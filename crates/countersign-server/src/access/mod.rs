@@ -14,7 +14,7 @@ mod sender;
 mod session;
 mod token;
 
-pub use account::{Account, SHORTEST_PASSWORD};
+pub use account::{Account, SHORTEST_PASSWORD, USUAL_GROUP, groups_problem};
 pub use caller::{Caller, Credential, Speaker};
 pub use link::{LINK_LASTS, Link};
 pub use scope::{Role, Scope, Scopes};

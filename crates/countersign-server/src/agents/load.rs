@@ -7,6 +7,7 @@ use countersign::id::{Agent, Person};
 use countersign_agent::file::{AgentFile, Provider};
 use serde::Deserialize;
 
+use super::credentials::credentials;
 use super::files::{built_in, open_world, read};
 use super::provider::{Choice, provider};
 use crate::failure::Failure;
@@ -114,6 +115,7 @@ fn loaded(
     // Two agents may use the same file, so the configured name replaces the file's.
     plan.name = Agent::new(name).map_err(|problem| problem.to_string())?;
     plan.requester = Person::new(format!("agent:{name}")).map_err(|problem| problem.to_string())?;
+    plan.credentials = credentials(file, |name| std::env::var(name).ok())?;
     Ok(Loaded {
         plan,
         is_scripted,

@@ -28,7 +28,7 @@ use crate::leave::WithLeave;
 use crate::output::Output;
 use crate::service::agents::TalkSecret;
 use crate::store::{Missing, Watch};
-use crate::{identity, keys, store};
+use crate::{agents, identity, keys, store};
 use line::{Line, Lines};
 use setup::Setup;
 use talk::Talk;
@@ -48,6 +48,8 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     let setup = Setup::read(global, &options)?;
     let provider = provider::choose(&options, setup.file.has_script())?;
     let mut plan = setup.file.config(&provider.provider).map_err(setup::bad_agent)?;
+    plan.credentials = agents::credentials(&setup.file, |name| std::env::var(name).ok())
+        .map_err(|problem| Failure::error("bad_agent", problem))?;
     let bad_name = |problem: BadName| Failure::usage(problem.to_string());
     // A name reserved for served agents: no API token can have it, so no program with a token can take part in this
     // conversation.

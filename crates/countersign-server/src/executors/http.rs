@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use countersign::executor::{LARGEST_RESULT, Outcome, Permit};
 use countersign::hash::Hash;
-use countersign_http_client::{AllowedTargets, Client, RequestError, Response, Target};
+use countersign_http_client::{AllowedTargets, Client, Proxy, RequestError, Response, Target};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::body::Bytes;
 use sha2::Sha256;
@@ -33,8 +33,14 @@ pub struct HttpTool {
 
 impl HttpTool {
     /// Creates a tool from its URL and the signing key in the environment variable `key_env`. Fails if the URL is
-    /// invalid, or if the key is missing or too short. `allowed` limits the addresses that are called.
-    pub fn new(url: &str, key_env: &str, allowed: AllowedTargets) -> Result<HttpTool, String> {
+    /// invalid, or if the key is missing or too short. `allowed` limits the addresses that are called, also through a
+    /// `proxy`.
+    pub fn new(
+        url: &str,
+        key_env: &str,
+        allowed: AllowedTargets,
+        proxy: Option<Proxy>,
+    ) -> Result<HttpTool, String> {
         let key =
             std::env::var(key_env).map_err(|_| format!("the environment variable `{key_env}` is not set"))?;
         if key.len() < SHORTEST_KEY {
@@ -45,7 +51,7 @@ impl HttpTool {
         Ok(HttpTool {
             target: Target::parse(url)?,
             key: key.into_bytes().into(),
-            client: Client::new(allowed, LARGEST_RESULT),
+            client: Client::new(allowed, LARGEST_RESULT).with_proxy(proxy),
         })
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use countersign::executor::{Executor, NoExecutor, Outcome, Permit};
 use countersign::id::ToolName;
-use countersign_http_client::AllowedTargets;
+use countersign_http_client::{AllowedTargets, Proxy};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -58,6 +58,14 @@ impl Executors {
         let allowed = AllowedTargets::new(private).map_err(|problem| {
             Failure::error("bad_config", problem.to_string()).hint("write `127.0.0.1:9000`")
         })?;
+        let is_over_http = |target: &ToolTarget| matches!(target, ToolTarget::Http { .. });
+        let proxy = match tools.values().any(is_over_http) {
+            true => Proxy::from_environment(|name| std::env::var(name).ok()).map_err(|problem| {
+                Failure::error("bad_config", problem)
+                    .hint("set `HTTPS_PROXY` to `http://HOST:PORT`, or unset it")
+            })?,
+            false => None,
+        };
         let mut ready = HashMap::new();
         for (name, target) in tools {
             let bad = |problem: String| {
@@ -71,7 +79,7 @@ impl Executors {
                 }
                 ToolTarget::Answer { answer } => Tool::Answer(answer.clone()),
                 ToolTarget::Http { url, key_env } => {
-                    Tool::Http(HttpTool::new(url, key_env, allowed.clone()).map_err(bad)?)
+                    Tool::Http(HttpTool::new(url, key_env, allowed.clone(), proxy.clone()).map_err(bad)?)
                 }
             };
             let name = ToolName::new(name.as_str()).map_err(|problem| bad(problem.to_string()))?;

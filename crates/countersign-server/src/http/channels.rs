@@ -23,7 +23,7 @@ use countersign::transcript;
 use crate::access::{Caller, Scope, SenderLink};
 use crate::service::is_visible;
 use crate::view;
-use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, QueryParams, scope};
+use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, PreferredLanguages, QueryParams, scope};
 use crate::wire::{
     ErrorView, HeardView, PendingQuery, PendingView, PostedMessage, Press, PromptView, ReplyBody,
     TranscriptQuery,
@@ -43,7 +43,8 @@ const UNKNOWN_SENDER: &str =
 ///
 /// Checks for a pending approval first: a yes approves it and runs its calls, a no denies it, and anything else cancels
 /// or keeps it, depending on the policy. Post `say` and `show` in the channel; with `goOn`, pass the message on to the
-/// agent. A yes counts only for a card that was shown completely.
+/// agent. A yes counts only for a card that was shown completely. A message that is sent again under the same
+/// `messageId` has no further effect: the answer says again what came of it, with `goOn` false.
 #[utoipa::path(post, path = "/v1/channels/{channel}/replies", tag = "channels", request_body = ReplyBody,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -71,6 +72,7 @@ pub async fn reply(
     };
     let said = within(&app, body.limit)?.hear(message).await?;
     match &said.heard {
+        _ if said.is_repeated => {}
         ReplyOutcome::Decided(resolved) => app.metrics.answered(resolved.approval.as_deref(), None),
         ReplyOutcome::Refused(refusal) => app.metrics.answered(None, Some(refusal)),
         _ => {}
@@ -99,7 +101,8 @@ pub async fn reply(
 
 /// Handle a pressed button
 ///
-/// The button's payload is bound to its channel and its card, whatever was shown since.
+/// The button's payload is bound to its channel and its card, whatever was shown since. Without a `language`, `say` is in
+/// the language of the card. A press that is sent again under the same `messageId` gets the same answer.
 #[utoipa::path(post, path = "/v1/channels/{channel}/buttons", tag = "channels", request_body = Press,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -130,7 +133,16 @@ pub async fn press(
         }
         return Err(error);
     }
-    let say = app.conversations.outcome(&resolved, body.language.as_deref());
+    let language = match (body.language, &resolved.approval) {
+        (None, Some(approval)) => {
+            let conversations = &app.conversations;
+            conversations
+                .card_language(&caller.tenant, &channel, approval)
+                .await?
+        }
+        (language, _) => language,
+    };
+    let say = app.conversations.outcome(&resolved, language.as_deref());
     Ok(Json(HeardView {
         reading: None,
         why: None,
@@ -177,12 +189,16 @@ pub async fn say_shown(
         // message.
         None => app.conversations.said(&caller.tenant, &channel).await?,
     }
-    let language = body.language.as_deref();
     Ok(Json(PendingView {
         pending: match card {
-            Some(approval) => Some(prompt_with_buttons(
-                &app.conversations.prompt(&approval, language).await?,
-            )),
+            Some(approval) => {
+                let conversations = &app.conversations;
+                let language = conversations
+                    .card_language(&caller.tenant, &channel, &approval)
+                    .await?;
+                let prompt = conversations.prompt(&approval, language.as_deref()).await?;
+                Some(prompt_with_buttons(&prompt))
+            }
             None => None,
         },
     }))
@@ -191,7 +207,8 @@ pub async fn say_shown(
 /// Read the pending card of a conversation
 ///
 /// The buttons' payloads are only for tokens with the scope `reply`. If such a token fetches the card in a `language`,
-/// replies are read in it, unless `shown` or the reply names another.
+/// replies are read in it, unless `shown` or the reply names another. Without a `language`, the first one of the header
+/// `Accept-Language` counts.
 #[utoipa::path(get, path = "/v1/channels/{channel}/pending", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), PendingQuery),
     security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["agent"]), ("token" = ["wait"])),
@@ -200,6 +217,7 @@ pub async fn pending(
     State(app): State<App>,
     Authorized(caller, ..): Authorized<scope::Converse>,
     Id(channel): Id<Channel>,
+    languages: PreferredLanguages,
     QueryParams(query): QueryParams<PendingQuery>,
 ) -> Answer<Json<PendingView>> {
     let pending = app.store().pending_in(&caller.tenant, &channel).await?;
@@ -209,7 +227,7 @@ pub async fn pending(
         true => prompt_with_buttons,
         false => prompt_view,
     };
-    let language = query.language.as_deref();
+    let language = query.language.as_deref().or(languages.first());
     if let (true, Some(approval), Some(language)) = (caller.may(Scope::Reply), &pending, language) {
         let fetched = conversations.fetched(&caller.tenant, &channel, approval, language);
         fetched.await?;

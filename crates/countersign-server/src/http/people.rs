@@ -6,21 +6,13 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use countersign::id::{Person, Tenant};
-use countersign::name;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::access::{Account, Caller, Link, SenderId, SenderLink, address};
+use crate::access::{Account, Caller, Link, SenderId, SenderLink, USUAL_GROUP, address, groups_problem};
 use crate::view::Moment;
 use crate::web::{Answer, ApiError, App, Authorized, Body, Id, Json, QueryParams, scope};
 use crate::wire::{ErrorView, Name};
-
-/// Maximum number of groups of a person.
-const MOST_GROUPS: usize = 100;
-/// Maximum length of a group's name, in bytes.
-const LONGEST_GROUP: usize = 256;
-/// Group of a new person for whom none is given, as on the command line.
-const USUAL_GROUP: &str = "approvers";
 
 /// A person who may sign in and decide.
 #[derive(Debug, Serialize, ToSchema)]
@@ -286,20 +278,10 @@ fn sender_id(text: &str) -> Answer<SenderId> {
 }
 
 fn check_groups(groups: &[String]) -> Answer<()> {
-    if groups.len() > MOST_GROUPS {
-        let message = format!("a person is in at most {MOST_GROUPS} groups");
-        return Err(ApiError::unclear(message, "name fewer groups"));
+    match groups_problem(groups) {
+        Some((problem, hint)) => Err(ApiError::unclear(problem, hint)),
+        None => Ok(()),
     }
-    for group in groups {
-        let problem = match group.len() {
-            1..=LONGEST_GROUP => name::check(group).err().map(|problem| problem.to_string()),
-            _ => Some(format!("a group's name has 1 to {LONGEST_GROUP} bytes")),
-        };
-        if let Some(problem) = problem {
-            return Err(ApiError::unclear(problem, "choose another name for the group"));
-        }
-    }
-    Ok(())
 }
 
 /// Writes a change to the log, with the name of the caller's credential.

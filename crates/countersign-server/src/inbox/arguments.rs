@@ -4,7 +4,7 @@
 //! a download.
 //! INVARIANT: neither form contains a secret.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use countersign::approval::SharedApproval;
@@ -15,6 +15,7 @@ use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
 use serde::Deserialize;
 
+use super::form::QueryFields;
 use super::session::SignedIn;
 use super::{list, page};
 use crate::web::{Answer, ApiError, App};
@@ -33,7 +34,7 @@ pub async fn arguments(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
     let answer = async {
         let (approval, _) = list::one(&app, &caller, &id).await?;

@@ -11,10 +11,12 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const PICTURE: &str = "image/svg+xml";
 
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 10] = [
     ("inbox.css", STYLE, include_str!("assets/inbox.css")),
     ("inbox.js", SCRIPT, include_str!("assets/inbox.js")),
     ("cards.js", SCRIPT, include_str!("assets/cards.js")),
+    ("several.js", SCRIPT, include_str!("assets/several.js")),
+    ("words.js", SCRIPT, include_str!("assets/words.js")),
     ("live.js", SCRIPT, include_str!("assets/live.js")),
     ("keys.js", SCRIPT, include_str!("assets/keys.js")),
     ("playground.css", STYLE, include_str!("assets/playground.css")),

@@ -181,7 +181,16 @@ pub async fn decide(
         Ok(FormResult::Preview(preview)) => {
             detail::confirm(&app, &caller, (*preview).into(), now, &typed).await
         }
-        outcome if is_fragment => fragment(&app, &caller, &approval, now, &typed, outcome.map(|_| ())).await,
+        outcome if is_fragment => {
+            let fragment = fragment(&app, &caller, &approval, now, &typed, outcome.map(|_| ()));
+            match typed.place() {
+                FormPlace::Playground => {
+                    let language = playground::language_around(&app, &caller, &approval);
+                    language.scope(fragment).await
+                }
+                _ => fragment.await,
+            }
+        }
         Ok(FormResult::Decided) => {
             let back = match typed.place() {
                 FormPlace::List | FormPlace::OpenedOnList => Some(format!("/approvals?done={}", approval.id)),
@@ -208,7 +217,11 @@ async fn fragment(
     let (approval, now) = after.unwrap_or_else(|_| (before.clone(), then));
     let problem = outcome.err();
     let status = problem.as_ref().map_or(StatusCode::OK, |error| error.status);
-    let place = (typed.place().measure(), typed.place().name());
+    let place = list::Place {
+        measure: typed.place().measure(),
+        from: typed.place().name(),
+        is_selecting: false,
+    };
     list::fragment(status, app, caller, &approval, now, place, problem.as_ref()).await
 }
 

@@ -1,6 +1,6 @@
 //! Page of one approval: the complete card, its outcome and its history.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use countersign::approval::SharedApproval;
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::card::{Card, Drawing, Edit, Measure};
 use super::decide::{SubmittedFields, edit_fields, edit_problem};
 use super::edit_form::Field;
+use super::form::QueryFields;
 use super::session::SignedIn;
 use super::{edit, list, page, timeline};
 use crate::access::Caller;
@@ -34,7 +35,7 @@ pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path(id): Path<String>,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
     let typed = SubmittedFields::default();
     let page = draw(

@@ -26,6 +26,9 @@ pub struct Wanted {
     /// `all` to include approvals that only other people can approve.
     #[serde(default)]
     pub view: String,
+    /// `1` if cards of the chosen tool can be selected, to decide several of them together.
+    #[serde(default)]
+    pub select: String,
 }
 
 impl Wanted {
@@ -46,6 +49,11 @@ impl Wanted {
             && (self.risk.is_empty() || risk(approval).as_str() == self.risk)
     }
 
+    /// Returns true if cards can be selected. They are those of one tool.
+    pub fn is_selecting(&self) -> bool {
+        !self.select.is_empty() && !self.tool.is_empty()
+    }
+
     /// Returns the filters as a query string, without the question mark.
     pub fn query(&self) -> String {
         let pairs = [
@@ -53,6 +61,7 @@ impl Wanted {
             ("tool", &self.tool),
             ("risk", &self.risk),
             ("view", &self.view),
+            ("select", &self.select),
         ];
         let named = pairs.iter().filter(|(_, value)| !value.is_empty());
         let parts: Vec<String> = named

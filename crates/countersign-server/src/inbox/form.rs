@@ -1,11 +1,12 @@
-//! Parsing of the pages' forms. A form that names a field twice is refused, because two readers could take different
-//! values from it.
+//! Parsing of the pages' forms and queries. A form that names a field twice is refused, because two readers could take
+//! different values from it.
 
 use std::collections::HashSet;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Form, FromRequest, Request};
+use axum::extract::{Form, FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
 
@@ -20,6 +21,26 @@ impl<T: DeserializeOwned + 'static> FromRequest<App> for FormFields<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Response> {
         read(request, app).await.map_err(|error| page::failure(&error))
+    }
+}
+
+/// Extracts the fields of a query.
+pub struct QueryFields<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for QueryFields<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        let query = Query::<T>::from_request_parts(parts, app).await;
+        query.map(|Query(fields)| QueryFields(fields)).map_err(|_| {
+            let message = "the address has a value that this page does not understand";
+            page::failure(&ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "bad_address",
+                message,
+                "correct the part behind the question mark, or leave it out",
+            ))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! History page: approvals that are no longer pending, newest first.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use countersign::approval::{Approval, SharedApproval};
@@ -14,6 +14,7 @@ use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
 
 use super::card::{Moment, risk, shown, tone};
+use super::form::QueryFields;
 use super::history_file::{Entry, Format, file};
 use super::page;
 use super::session::SignedIn;
@@ -65,7 +66,7 @@ struct Line {
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
     draw(&app, &caller, &asked)
         .await
@@ -225,19 +226,19 @@ async fn find(
 }
 
 /// Returns the history as comma-separated values.
-pub async fn csv(state: State<App>, caller: SignedIn, asked: Query<PageQuery>) -> Response {
+pub async fn csv(state: State<App>, caller: SignedIn, asked: QueryFields<PageQuery>) -> Response {
     download(state, caller, asked, Format::Csv).await
 }
 
 /// Returns the history as JSON lines.
-pub async fn json_lines(state: State<App>, caller: SignedIn, asked: Query<PageQuery>) -> Response {
+pub async fn json_lines(state: State<App>, caller: SignedIn, asked: QueryFields<PageQuery>) -> Response {
     download(state, caller, asked, Format::JsonLines).await
 }
 
 async fn download(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
     format: Format,
 ) -> Response {
     let entries = async {

@@ -2,7 +2,9 @@
 //!
 //! Input: a query. Output: the page, or a fragment of it for the script.
 
-use axum::extract::{Path, Query, State};
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::approval::{Approval, SharedApproval};
@@ -14,10 +16,11 @@ use countersign::store::{Filter, LONGEST_PAGE};
 use countersign::time::Time;
 use minijinja::value::Serde;
 use minijinja::{Value, context};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::card::{Card, Drawing, Measure, order};
+use super::card::{Card, Drawing, Measure, order, shown};
 use super::filter::{Choices, Wanted, is_for};
+use super::form::QueryFields;
 use super::page;
 use super::session::{BackgroundCaller, SignedIn};
 use crate::access::Caller;
@@ -26,7 +29,11 @@ use crate::view;
 use crate::web::{Answer, ApiError, App};
 
 /// Cards per page.
-const CARDS: usize = 100;
+pub(super) const CARDS: usize = 100;
+/// Fewest cards of one tool that the page offers to decide together.
+const FEWEST_TOGETHER: usize = 2;
+/// Most tools that the page offers this for.
+const MOST_OFFERS: usize = 3;
 /// Maximum number of pending approvals read from the store, oldest first.
 const MOST_PENDING: usize = 2 * LONGEST_PAGE;
 /// Size of arguments, in bytes, after which no further approvals are read.
@@ -42,6 +49,8 @@ pub struct PageQuery {
     risk: String,
     #[serde(default)]
     view: String,
+    #[serde(default)]
+    select: String,
     page: Option<usize>,
     /// Id of the approval that the person has just decided, if the page follows a decision.
     done: Option<String>,
@@ -59,6 +68,7 @@ impl PageQuery {
             tool: self.tool.clone(),
             risk: self.risk.clone(),
             view: self.view.clone(),
+            select: self.select.clone(),
         }
     }
 }
@@ -72,7 +82,7 @@ pub async fn home() -> Response {
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
     let listed = match list(&app, &caller, &asked).await {
         Ok(listed) => listed,
@@ -92,7 +102,7 @@ pub async fn show(
 pub async fn cards(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
     match list(&app, &caller, &asked).await {
         Ok(listed) if listed.stamp == asked.stamp => StatusCode::NO_CONTENT.into_response(),
@@ -106,7 +116,7 @@ pub async fn card(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,
     Path(id): Path<String>,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
     match one(&app, &caller, &id).await {
         Ok((approval, now)) => {
@@ -118,30 +128,35 @@ pub async fn card(
                 Some(_) => Measure::FULL,
                 None => Measure::LIST,
             };
-            fragment(
-                StatusCode::OK,
-                &app,
-                &caller,
-                &approval,
-                now,
-                (measure, "list"),
-                None,
-            )
-            .await
+            let place = Place {
+                measure,
+                from: "list",
+                is_selecting: asked.wanted().is_selecting(),
+            };
+            fragment(StatusCode::OK, &app, &caller, &approval, now, place, None).await
         }
         Err(error) => page::failure(&error),
     }
 }
 
-/// Renders a card as a fragment, with an error message if `problem` is given. `from` names the page that the card is
-/// on.
+/// Where a fragment is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'p> {
+    pub measure: Measure,
+    /// Name of the page that the card is on.
+    pub from: &'p str,
+    /// True if cards can be selected there.
+    pub is_selecting: bool,
+}
+
+/// Renders a card as a fragment, with an error message if `problem` is given.
 pub async fn fragment(
     status: StatusCode,
     app: &App,
     caller: &Caller,
     approval: &SharedApproval,
     now: Time,
-    (measure, from): (Measure, &str),
+    place: Place<'_>,
     problem: Option<&ApiError>,
 ) -> Response {
     let concerns = match concerns(app, approval, now).await {
@@ -153,13 +168,14 @@ pub async fn fragment(
         policy: app.gate.policy(),
         now,
         decider: decider.as_ref(),
-        measure,
+        measure: place.measure,
     };
     let card = Card::new(approval, &concerns, drawing);
     let values = context! {
         card => Value::from(Serde(&card)),
         key => page::form_key(),
-        from,
+        from => place.from,
+        selecting => place.is_selecting,
         problem => problem.map(page::problem),
     };
     page::render(status, "card.html", values)
@@ -194,6 +210,40 @@ struct Listed {
     pages: usize,
     now: Time,
     choices: Choices,
+    offers: Vec<Offer>,
+}
+
+/// Offer to decide several cards of one tool together.
+#[derive(Debug, Serialize)]
+struct Offer {
+    tool: String,
+    count: usize,
+    query: String,
+}
+
+/// Returns the tools with several cards on the page that can be selected, most cards first.
+fn offers(cards: &[Card], wanted: &Wanted) -> Vec<Offer> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for card in cards.iter().filter(|card| card.can_select) {
+        if let Some(call) = card.calls.first() {
+            *counts.entry(call.tool.as_str()).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.retain(|(_, count)| *count >= FEWEST_TOGETHER);
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.truncate(MOST_OFFERS);
+    let offer = |(tool, count): (&str, usize)| Offer {
+        tool: shown(tool),
+        count,
+        query: Wanted {
+            tool: tool.to_owned(),
+            select: "1".to_owned(),
+            ..wanted.clone()
+        }
+        .query(),
+    };
+    counts.into_iter().map(offer).collect()
 }
 
 impl Listed {
@@ -205,6 +255,10 @@ impl Listed {
             mine => self.mine,
             others => self.others,
             is_all => wanted.view == "all",
+            selecting => wanted.is_selecting(),
+            tool => wanted.tool.as_str(),
+            offers => Value::from(Serde(&self.offers)),
+            query_without_selecting => Wanted { select: String::new(), ..wanted.clone() }.query(),
             query_of_all => Wanted { view: "all".to_owned(), ..wanted.clone() }.query(),
             query_of_mine => Wanted { view: String::new(), ..wanted.clone() }.query(),
             is_cut => self.is_cut,
@@ -259,8 +313,12 @@ async fn list(app: &App, caller: &Caller, asked: &PageQuery) -> Answer<Listed> {
     let concerns = app.gate.concerns_about(&on_page).await?;
     let cards = on_page.iter().zip(&concerns);
     let cards = cards.map(|(approval, concerns)| Card::new(approval, concerns, drawing));
-    let cards = cards.collect();
+    let cards: Vec<Card> = cards.collect();
     Ok(Listed {
+        offers: match wanted.is_selecting() {
+            true => Vec::new(),
+            false => offers(&cards, &wanted),
+        },
         cards,
         stamp: Hash::of(seen.as_bytes()).short(),
         total,

@@ -5,14 +5,17 @@ use std::sync::OnceLock;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
 use super::card::shown;
-use crate::access::Caller;
+use super::failure::explain;
+use super::language::{self, Language};
+use crate::access::{Caller, Scope};
 use crate::web::{ApiError, App};
 
 /// Templates, compiled into the binary.
-const TEMPLATES: &[(&str, &str)] = &[
+pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("base.html", include_str!("templates/base.html")),
     ("sign_in.html", include_str!("templates/sign_in.html")),
     ("arrive.html", include_str!("templates/arrive.html")),
@@ -28,6 +31,8 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("value.html", include_str!("templates/value.html")),
     ("cell.html", include_str!("templates/cell.html")),
     ("decide.html", include_str!("templates/decide.html")),
+    ("people.html", include_str!("templates/people.html")),
+    ("several.html", include_str!("templates/several.html")),
     ("detail.html", include_str!("templates/detail.html")),
     ("history.html", include_str!("templates/history.html")),
     ("numbers.html", include_str!("templates/numbers.html")),
@@ -36,6 +41,7 @@ const TEMPLATES: &[(&str, &str)] = &[
 
 /// Renders a template. A failure is logged and becomes a 500 response.
 pub fn render(status: StatusCode, name: &str, values: Value) -> Response {
+    let values = context! { lang => Language::current().tag(), ..values };
     let rendered = environment()
         .get_template(name)
         .and_then(|template| template.render(values));
@@ -60,7 +66,9 @@ pub fn signed_in(
 ) -> Response {
     let person = shown(caller.name.as_str());
     let has_playground = app.agents.has_playground;
-    render(status, name, context! { person, here, has_playground, ..values })
+    let is_admin = caller.may(Scope::Admin);
+    let values = context! { person, here, has_playground, is_admin, ..values };
+    render(status, name, values)
 }
 
 /// Returns a random idempotency key for a form, so that submitting the form twice has one effect. Empty if the system
@@ -101,7 +109,7 @@ pub fn failure(error: &ApiError) -> Response {
     let mut page = render(
         error.status,
         "failure.html",
-        context! { problem => problem(error), code => error.code },
+        context! { why => Value::from(Serde(&explain(error))), status => error.status.as_u16() },
     );
     if let Some(retry) = error.retry_header() {
         page.headers_mut().insert(header::RETRY_AFTER, retry);
@@ -136,6 +144,7 @@ fn environment() -> &'static Environment<'static> {
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
         environment.set_syntax(syntax());
+        environment.add_function("t", language::translate);
         for (name, source) in TEMPLATES {
             if let Err(error) = environment.add_template(name, source) {
                 tracing::error!("the template {name} is broken: {error:#}");

@@ -2,14 +2,15 @@
 //!
 //! Opening the link changes nothing (X36), so a link scanner does not use it up. Only the button on the page signs in.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use countersign::id::Person;
 use minijinja::context;
 use serde::Deserialize;
 
-use super::form::FormFields;
+use super::form::{FormFields, QueryFields};
+use super::language::say;
 use super::{page, session};
 use crate::access::{Account, Link, Session};
 use crate::web::{ApiError, App, Client};
@@ -29,7 +30,7 @@ pub struct SignInForm {
 }
 
 /// Renders the sign-in page.
-pub async fn form(Query(asked): Query<PageQuery>) -> Response {
+pub async fn form(QueryFields(asked): QueryFields<PageQuery>) -> Response {
     show(StatusCode::OK, asked.code.as_deref(), asked.next.as_deref(), None)
 }
 
@@ -53,7 +54,7 @@ pub async fn enter(
                 Some(_) => "This link was already used or has expired (15 minutes). Ask for a new one.",
                 None => "The name or the password is wrong.",
             };
-            show(StatusCode::UNAUTHORIZED, None, Some(&next), Some(problem))
+            show(StatusCode::UNAUTHORIZED, None, Some(&next), Some(say(problem)))
         }
         Err(error) => page::failure(&error),
     }
@@ -125,7 +126,10 @@ fn is_own_path(path: &str) -> bool {
         return false;
     };
     let mut parts = rest.split('/');
-    let is_page = matches!(parts.next(), Some("approvals" | "numbers" | "playground"));
+    let is_page = matches!(
+        parts.next(),
+        Some("approvals" | "numbers" | "people" | "playground")
+    );
     is_page && parts.all(is_plain_part)
 }
 

@@ -17,8 +17,9 @@ pub fn table(events: &[EventView]) -> String {
             .as_deref()
             .map(|what| describe_event(what, &event.by))
             .unwrap_or_default();
+        let detail = detail.trim_start_matches(", ");
         text.push_str(&format!(
-            "{:>3}  {}  {word:<16}{detail}  {}\n",
+            "{:>3}  {}  {word:<16} {detail}  {}\n",
             event.number,
             event.at.0,
             foreign(&event.by),

@@ -184,7 +184,7 @@ impl Running {
     async fn serve(mut self, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) -> Ended {
         let webhooks = std::mem::take(&mut self.webhooks);
         let app = &self.app;
-        let routes = router(app.clone(), inbox::pages());
+        let routes = router(app.clone(), inbox::pages()).with_error_page(inbox::error_page);
         let keeping = housekeeping::run(app.clone(), self.node.clone(), self.outcomes.clone());
         let keeping = tokio::spawn(keeping);
         let following = tokio::spawn(served::follow(app.service().clone()));

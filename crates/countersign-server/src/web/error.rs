@@ -2,6 +2,7 @@
 //!
 //! Every error body is `{"error":{"code","message","hint"}}`, plus a few fields for programs on some errors.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -188,6 +189,7 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let retry = self.retry_header();
+        let for_page = PageError(Arc::new(self.clone()));
         let mut error = self.more;
         error.insert("code".to_owned(), self.code.into());
         error.insert("message".to_owned(), self.message.into());
@@ -201,9 +203,14 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(for_page);
         response
     }
 }
+
+/// Error that a response was made of. The guard shows it as a page if a browser asked for one.
+#[derive(Clone, Debug)]
+pub(super) struct PageError(pub(super) Arc<ApiError>);
 
 /// 400 for a text that is not a valid name; 422 for a name that is reserved, or could be taken for another one.
 impl From<BadName> for ApiError {

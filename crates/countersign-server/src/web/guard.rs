@@ -19,7 +19,8 @@ use futures_util::future::{BoxFuture, Either, Map, Ready, ready};
 use tower::Service;
 
 use super::allowed_origins::{allow, preflight};
-use super::{ApiError, App, KnownQueries};
+use super::error::PageError;
+use super::{ApiError, App, KnownQueries, PreferredLanguages};
 
 /// Maximum size of a request body, in bytes. Call arguments have their own, lower limit.
 const LARGEST_BODY: usize = 256 * 1024;
@@ -67,7 +68,11 @@ pub struct HostGuard {
     inside: Router,
     queries: Arc<KnownQueries>,
     dress: fn(Answered) -> Answered,
+    error_page: Option<ErrorPage>,
 }
+
+/// Makes a page of an error, in the language that the browser prefers.
+pub type ErrorPage = fn(&ApiError, &PreferredLanguages) -> Response;
 
 type Answered = Result<Response, Infallible>;
 /// Future of the response to a request that does not come from an allowed other origin.
@@ -85,6 +90,16 @@ impl HostGuard {
             inside,
             queries: Arc::new(queries),
             dress,
+            error_page: None,
+        }
+    }
+
+    /// Shows errors as pages to browsers that ask for a page, outside of the API.
+    #[must_use]
+    pub fn with_error_page(self, error_page: ErrorPage) -> HostGuard {
+        HostGuard {
+            error_page: Some(error_page),
+            ..self
         }
     }
 }
@@ -109,6 +124,10 @@ where
         let preflight = origin.as_ref().and_then(|_| preflight(method, headers));
         let checked = check(&self.app, method, uri, headers, origin.as_ref())
             .and_then(|()| self.queries.check(method, uri, headers));
+        let for_page = self
+            .error_page
+            .filter(|_| wants_page(uri, headers))
+            .map(|error_page| (error_page, PreferredLanguages::of(headers)));
         let answered = match (checked, preflight) {
             (Ok(()), None) => {
                 DefaultBodyLimit::max(LARGEST_BODY).apply(&mut request);
@@ -117,12 +136,18 @@ where
             (Ok(()), Some(preflight)) => Either::Right(ready(Ok(preflight))),
             (Err(error), _) => Either::Right(ready(Ok(error.into_response()))),
         };
-        let answered = answered.map(self.dress);
-        match origin {
-            None => Either::Left(answered),
-            Some(origin) => {
+        let dress = self.dress;
+        match (origin, for_page) {
+            (None, None) => Either::Left(answered.map(dress)),
+            (None, Some((error_page, languages))) => {
+                let show = move |answered: Answered| {
+                    dress(answered.map(|answer| show_error(answer, error_page, &languages)))
+                };
+                Either::Right(answered.map(show).boxed())
+            }
+            (Some(origin), _) => {
                 let allowed = move |answered: Answered| answered.map(|answer| allow(answer, origin));
-                Either::Right(answered.map(allowed).boxed())
+                Either::Right(answered.map(dress).map(allowed).boxed())
             }
         }
     }
@@ -179,6 +204,20 @@ fn check(
         ));
     }
     Ok(())
+}
+
+/// Returns true if a browser asks for a page, and not a program for data.
+fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
+    let accepts = text(headers, "accept").is_some_and(|kinds| kinds.contains("text/html"));
+    accepts && !uri.path().starts_with("/v1/")
+}
+
+/// Replaces an error in JSON with its page. Other responses stay as they are.
+fn show_error(answer: Response, error_page: ErrorPage, languages: &PreferredLanguages) -> Response {
+    match answer.extensions().get::<PageError>() {
+        Some(PageError(error)) => error_page(error, languages),
+        None => answer,
+    }
 }
 
 fn two_hosts() -> ApiError {

@@ -22,4 +22,5 @@ mod playground;
 mod restart;
 mod service;
 mod stage;
+mod together;
 mod webdriver;

@@ -327,6 +327,11 @@ fn thirteen_paddocks_in_spanish(stage: &Stage) {
     say(stage, "Borrá todos los potreros que empiezan con Padrón");
     until_card(stage, "Borrar 13 potreros");
     assert_eq!(stage.text("#card .yes"), "Sí, borrar");
+    // The page around the talk speaks the agent's language, whatever the browser prefers.
+    assert_eq!(stage.js("document.documentElement.lang"), json!("es"));
+    assert_eq!(stage.text(".say button"), "Enviar");
+    assert_eq!(stage.text("#card .marks .destructive"), "destructiva");
+    stage.browser.picture("playground-es");
     // An "ok" does not suffice. It is not part of the session, but the messages stay in order.
     say(stage, "ok");
     stage.until("document.querySelector('#lines').textContent.includes('Con eso no basta')");

@@ -129,6 +129,16 @@ impl Browser {
             .expect("a colour scheme");
     }
 
+    /// Makes the browser prefer a language, such as `es-UY`.
+    pub fn speak(&self, language: &str) {
+        let agent = self
+            .run("return navigator.userAgent")
+            .expect("the browser's name");
+        let params = json!({ "userAgent": agent, "acceptLanguage": language });
+        let asked = json!({ "cmd": "Emulation.setUserAgentOverride", "params": params });
+        self.ask("POST", "/goog/cdp/execute", &asked).expect("a language");
+    }
+
     /// Writes a picture of the window, in base64, to a file in the folder that `COUNTERSIGN_TEST_PICTURES` names. Does
     /// nothing without that variable.
     pub fn picture(&self, name: &str) {

@@ -1,9 +1,12 @@
 //! Tests `/v1/channels`: a chat's dialogue over HTTP.
 
+use std::sync::{Arc, Mutex};
+
+use axum::http::Method;
 use countersign_server::access::Scope;
 use serde_json::{Value, json};
 
-use crate::support::{Service, id};
+use crate::support::{Service, id, request};
 
 struct Chat {
     service: Service,
@@ -300,5 +303,150 @@ async fn a13_replies_are_read_in_the_language_in_which_the_card_was_fetched() {
         if fetched.is_some() && shown.is_none() {
             assert!(said["say"].as_str().unwrap().starts_with("¡Listo!"), "{said}");
         }
+    }
+}
+
+/// A chat whose tool records its runs, and whose card was posted as message `card` in this language.
+async fn recorded(language: Option<&str>) -> (Chat, Value, Arc<Mutex<Vec<String>>>) {
+    let policy = "[tools.echo]\neffect = \"write\"\nsummary = \"Echo {{ n }}\"\n";
+    let (service, ran) = Service::recording(policy, &["echo"]).await;
+    let agent = service.agent("crm").await;
+    let adapter = service.with_scope("main", Scope::Reply).await;
+    let chat = Chat {
+        service,
+        agent,
+        adapter,
+    };
+    let card = chat.card(language).await;
+    (chat, card, ran)
+}
+
+impl Chat {
+    /// Proposes a call and reports its card as message `card`, in this language.
+    async fn card(&self, language: Option<&str>) -> Value {
+        let calls = r#"{"calls":[{"tool":"echo","arguments":{"n":1}}],"channel":"chat"}"#;
+        self.service.post(&self.agent, "/v1/calls", calls).await.good();
+        let path = "/v1/channels/chat/pending";
+        let card = self.service.get(&self.adapter, path).await.good()["pending"].clone();
+        let body = json!({ "messageId": "card", "digest": card["digest"], "language": language }).to_string();
+        let path = "/v1/channels/chat/shown";
+        self.service.post(&self.adapter, path, &body).await.good()["pending"].clone()
+    }
+
+    async fn press(&self, payload: &Value, number: u32) -> Value {
+        let body = json!({ "payload": payload, "sender": "ana", "messageId": format!("b{number}") });
+        let path = "/v1/channels/chat/buttons";
+        self.service
+            .post(&self.adapter, path, &body.to_string())
+            .await
+            .good()
+    }
+}
+
+/// Compares what an adapter posts and what it knows of the approval, without the times of the responses.
+#[track_caller]
+fn assert_same_answer(first: &Value, again: &Value) {
+    for part in ["happened", "say", "reading", "why"] {
+        assert_eq!(first[part], again[part], "{part}: {again}");
+    }
+    for part in ["id", "status", "state", "calls"] {
+        assert_eq!(
+            first["approval"][part], again["approval"][part],
+            "{part}: {again}"
+        );
+    }
+    assert_eq!(again["goOn"], false, "the agent gets a message once");
+}
+
+#[tokio::test]
+async fn x13_a_repeated_message_is_answered_as_the_first_time() {
+    for (text, happened) in [
+        ("yes", "approved"),
+        ("no", "denied"),
+        ("s", "show_again"),
+        ("why?", "kept"),
+        ("what is the weather like?", "cancelled"),
+    ] {
+        let (chat, _, ran) = recorded(None).await;
+        let first = chat.say("ana", text, 1, "card").await;
+        assert_eq!(first["happened"], happened, "{text}: {first}");
+        let again = chat.say("ana", text, 1, "card").await;
+        assert_same_answer(&first, &again);
+        assert_eq!(first["show"], again["show"], "{text}");
+        assert_eq!(
+            ran.lock().unwrap().len(),
+            usize::from(text == "yes"),
+            "{text}: it ran at most once"
+        );
+        // The answer is posted and another card comes: the old message has no effect on it.
+        if happened == "approved" {
+            chat.card(None).await;
+            let late = chat.say("ana", text, 1, "card").await;
+            assert_same_answer(&first, &late);
+            let path = "/v1/channels/chat/pending";
+            let pending = chat.service.get(&chat.adapter, path).await.good();
+            assert!(!pending["pending"].is_null(), "the new card still waits");
+            assert_eq!(ran.lock().unwrap().len(), 1);
+        }
+    }
+    // Somebody else under the same id learns nothing of the approval.
+    let (chat, _, _) = recorded(None).await;
+    chat.say("ana", "yes", 1, "card").await;
+    let other = chat.say("telegram:666", "yes", 1, "card").await;
+    assert_eq!(
+        (&other["happened"], &other["approval"]),
+        (&json!("nothing"), &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn x13_a_repeated_press_is_answered_as_the_first_time() {
+    let (chat, card, ran) = recorded(None).await;
+    let first = chat.press(&card["approve"], 1).await;
+    assert_eq!(
+        (&first["happened"], &first["say"]),
+        (&json!("approved"), &json!("Done! Echo 1"))
+    );
+    let again = chat.press(&card["approve"], 1).await;
+    assert_same_answer(&first, &again);
+    assert_eq!(ran.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a13_a_button_answers_in_the_language_of_its_card() {
+    for (language, say) in [(Some("es"), "¡Listo! Echo 1"), (None, "Done! Echo 1")] {
+        let (chat, card, _) = recorded(language).await;
+        let is_spanish = card["text"].as_str().unwrap().contains("responde");
+        assert_eq!(is_spanish, language == Some("es"), "{card}");
+        assert_eq!(chat.press(&card["approve"], 1).await["say"], say);
+    }
+    // The card has the same language after another message.
+    let (chat, card, _) = recorded(Some("es")).await;
+    let said = r#"{"messageId":"chatter"}"#;
+    chat.service
+        .post(&chat.adapter, "/v1/channels/chat/shown", said)
+        .await
+        .good();
+    assert_eq!(chat.press(&card["deny"], 1).await["say"], "Cancelado.");
+}
+
+#[tokio::test]
+async fn a13_a_card_is_in_the_language_of_the_request() {
+    for (path, header, is_spanish) in [
+        ("/v1/channels/chat/pending", Some("es-UY,en;q=0.5"), true),
+        ("/v1/channels/chat/pending", Some("en, es;q=0.5"), false),
+        ("/v1/channels/chat/pending", Some("*"), false),
+        ("/v1/channels/chat/pending", None, false),
+        ("/v1/channels/chat/pending?language=en", Some("es"), false),
+    ] {
+        let (chat, _, _) = recorded(None).await;
+        let mut asked = request(Method::GET, path, Some(&chat.adapter), "");
+        if let Some(header) = header {
+            let headers = asked.headers_mut();
+            headers.insert("accept-language", header.parse().unwrap());
+        }
+        let card = chat.service.ask(asked).await.good()["pending"].clone();
+        let text = card["text"].as_str().unwrap();
+        assert_eq!(text.contains("responde"), is_spanish, "{header:?}: {text}");
     }
 }

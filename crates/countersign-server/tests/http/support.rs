@@ -232,7 +232,7 @@ impl Service {
         let app = App::new(gate, settings::service(), settings::web("service.test"), agents);
         let follows = agents::follow(app.service().clone());
         tokio::spawn(follows);
-        let router = router(app.clone(), inbox::pages());
+        let router = router(app.clone(), inbox::pages()).with_error_page(inbox::error_page);
         let service = Service {
             app,
             clock,

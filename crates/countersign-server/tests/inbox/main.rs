@@ -14,8 +14,11 @@ mod deciding;
 mod editing;
 mod hostile;
 mod judging;
+mod language;
 mod list;
 mod pages;
+mod people;
 #[path = "../http/settings.rs"]
 mod settings;
+mod several;
 mod support;

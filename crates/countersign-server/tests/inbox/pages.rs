@@ -86,7 +86,7 @@ async fn what_belongs_to_nobody_here_is_not_there() {
     ] {
         let page = world.get(&ana, path).await;
         assert_eq!(page.status, 404, "{path}");
-        page.shows("Not done");
+        page.shows("There is nothing here").shows("Back to the inbox");
     }
     let path = "/approvals/00000000-0000-0000-0000-000000000000/decision";
     let form = [("digest", "0"), ("verdict", "approve")];

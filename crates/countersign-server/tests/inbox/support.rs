@@ -150,6 +150,11 @@ impl Page {
 }
 
 impl Browser {
+    /// Returns the browser with this session.
+    pub fn with(session: &str) -> Browser {
+        Browser(session.to_owned())
+    }
+
     fn request(&self, path: &str) -> Builder {
         Request::builder()
             .uri(path)
@@ -215,7 +220,7 @@ impl World {
             settings::web("inbox.test"),
             Agents::default(),
         );
-        let router = router(app.clone(), inbox::pages());
+        let router = router(app.clone(), inbox::pages()).with_error_page(inbox::error_page);
         World {
             app,
             clock,

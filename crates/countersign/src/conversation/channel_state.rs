@@ -10,12 +10,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
-use crate::id::{Channel, Key, Tenant};
+use crate::id::{ApprovalId, Channel, Key, Tenant};
 use crate::registry::{Entry, Kind, Put};
 use crate::store::{Store, StoreError};
 
 /// Number of message ids kept per channel, for recognising duplicates.
 const MOST_MESSAGES: usize = 64;
+/// Number of messages per channel whose answers can be given again.
+const MOST_ANSWERS: usize = 16;
 /// How long the state of an inactive channel is kept.
 const LASTS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Maximum number of attempts to write the state when other writers are faster.
@@ -34,6 +36,41 @@ pub(super) struct ChannelState {
     /// such message. The next such message cancels the card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kept_once: Option<Hash>,
+    /// Recent messages that came while an approval was pending, for answering a repeated message as the first time.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    answers: VecDeque<GivenAnswer>,
+}
+
+/// What a message was about, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GivenAnswer {
+    message: Key,
+    /// The approval that was pending.
+    pub(super) approval: ApprovalId,
+    /// Language of the card that was shown then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) language: Option<String>,
+    /// Answer to a message that decided nothing. A decision is recorded in its approval, with the message's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) undecided: Option<Undecided>,
+}
+
+/// Answer to a message that decided nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Undecided {
+    pub(super) effect: UndecidedEffect,
+    /// What was said. `None` if that names what the calls do, which is not stored a second time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) say: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum UndecidedEffect {
+    Cancelled,
+    Kept,
+    ShowAgain,
+    Incomplete,
 }
 
 /// Language in which a card was fetched, to be posted in the channel.
@@ -56,8 +93,8 @@ pub(super) struct Card {
 }
 
 impl ChannelState {
-    /// Records a message id. Returns false if the id was recorded before.
-    pub(super) fn record_message(&mut self, message: &Key) -> bool {
+    /// Records a message id, and the approval that is pending. Returns false if the id was recorded before.
+    pub(super) fn record_message(&mut self, message: &Key, pending: Option<ApprovalId>) -> bool {
         if self.heard.contains(message) {
             return false;
         }
@@ -65,12 +102,58 @@ impl ChannelState {
         if self.heard.len() > MOST_MESSAGES {
             self.heard.pop_front();
         }
+        if let Some(approval) = pending {
+            self.answers.push_back(GivenAnswer {
+                message: message.clone(),
+                approval,
+                language: self.card.as_ref().and_then(|card| card.language.clone()),
+                undecided: None,
+            });
+            if self.answers.len() > MOST_ANSWERS {
+                self.answers.pop_front();
+            }
+        }
         true
+    }
+
+    /// Records the answer to a message that decided nothing.
+    pub(super) fn record_answer(&mut self, message: &Key, undecided: &Undecided) {
+        let mut answers = self.answers.iter_mut();
+        if let Some(given) = answers.find(|given| given.message == *message) {
+            given.undecided = Some(undecided.clone());
+        }
+    }
+
+    /// Returns what is known about the first answer to a message.
+    pub(super) fn answer_to(&self, message: &Key) -> Option<&GivenAnswer> {
+        self.answers.iter().find(|given| given.message == *message)
+    }
+
+    /// Records that something other than the card was sent. The card's buttons stay, so its language is kept.
+    pub(super) fn forget_card(&mut self) {
+        if let Some(card) = self.card.take()
+            && let Some(language) = card.language
+        {
+            self.fetched.get_or_insert(FetchedCard {
+                digest: card.digest,
+                language,
+            });
+        }
+    }
+
+    /// Returns the language of a card that was shown or fetched last.
+    pub(super) fn language_of(&self, digest: Hash) -> Option<&str> {
+        let shown = self.card.as_ref().filter(|card| card.digest == digest);
+        let fetched = self.fetched.as_ref().filter(|fetched| fetched.digest == digest);
+        shown
+            .and_then(|card| card.language.as_deref())
+            .or(fetched.map(|fetched| fetched.language.as_str()))
     }
 
     /// Removes a message id, so that a retry of the message counts.
     pub(super) fn forget(&mut self, message: &Key) {
         self.heard.retain(|heard| heard != message);
+        self.answers.retain(|given| given.message != *message);
     }
 }
 
@@ -85,10 +168,7 @@ pub(super) async fn update_channel<T: Send>(
     let key = key(tenant, channel);
     for _ in 0..MOST_TRIES {
         let entry = store.entry(Kind::Channel, &key).await?;
-        let before = match &entry {
-            Some(entry) => read(&entry.body)?,
-            None => ChannelState::default(),
-        };
+        let before = read_entry(entry.as_ref())?;
         let mut state = before.clone();
         let said = change(&mut state);
         if state == before {
@@ -107,6 +187,23 @@ pub(super) async fn update_channel<T: Send>(
         }
     }
     Err(StoreError::Busy("everybody writes in this channel".to_owned()))
+}
+
+/// Returns a channel's state.
+pub(super) async fn read_channel(
+    store: &dyn Store,
+    tenant: &Tenant,
+    channel: &Channel,
+) -> Result<ChannelState, StoreError> {
+    let entry = store.entry(Kind::Channel, &key(tenant, channel)).await?;
+    read_entry(entry.as_ref())
+}
+
+fn read_entry(entry: Option<&Entry>) -> Result<ChannelState, StoreError> {
+    match entry {
+        Some(entry) => read(&entry.body),
+        None => Ok(ChannelState::default()),
+    }
 }
 
 /// Returns the key of the channel's entry. It is a hash, because channel names may be long and tenants may use the same

@@ -367,10 +367,11 @@ async fn x09_edits_forwards_programs_and_others_never_count() {
     assert_eq!(now(&chat, &approval).await.state, State::Pending);
     // A repeated message counts once, even if another card is pending by then.
     let yes = chat.message("yes");
-    chat.conversations.hear(yes.clone()).await.unwrap();
+    let first = chat.conversations.hear(yes.clone()).await.unwrap();
     chat.propose("create_contact", MARIA).await;
     let said = chat.conversations.hear(yes).await.unwrap();
-    assert!(!said.forward_to_agent && said.say.is_none());
+    assert!(!said.forward_to_agent && said.is_repeated);
+    assert_eq!(said.say, first.say, "what came of it is said again");
     assert_eq!(chat.ran(), 1);
 }
 

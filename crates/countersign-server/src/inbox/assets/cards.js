@@ -1,6 +1,8 @@
 // Cards in the DOM: parsing them from HTML, sorting them in, and replacing them in place.
 // Updates never disturb a person who is reading or typing: visible cards do not move, and typed text is kept.
 
+import { t } from "./words.js";
+
 const parser = new DOMParser();
 
 export const parse = (html) => name(parser.parseFromString(html, "text/html"));
@@ -51,7 +53,7 @@ function keepComment(old, fresh) {
   if (!comment) return;
   const note = document.createElement("p");
   note.className = "note";
-  note.textContent = "Your comment was not sent: " + comment;
+  note.textContent = t("Your comment was not sent: {text}", { text: comment });
   fresh.append(note);
 }
 
@@ -66,11 +68,11 @@ export function complain(card, text) {
 }
 
 function keepWhatIsTyped(old, fresh) {
-  for (const field of old.querySelectorAll("textarea[name], select[name], input[inputmode][name], input[type=radio]:checked")) {
+  for (const field of old.querySelectorAll("textarea[name], select[name], input[inputmode][name], input[type=radio]:checked, .pick:checked")) {
     const value = field.type === "radio" ? `[value="${field.value}"]` : "";
     const same = fresh.querySelector(`[name="${field.name}"]${value}`);
     if (!same) continue;
-    if (field.type === "radio") same.checked = true;
+    if (field.type === "radio" || field.type === "checkbox") same.checked = true;
     else same.value = field.value;
     if (field === document.activeElement) same.dataset.focus = "";
   }
@@ -111,8 +113,8 @@ export function recount() {
   const waiting = cards().filter(isPending).length;
   const count = document.getElementById("count");
   if (!count || document.getElementById("cards").dataset.total > 100) return;
-  count.textContent = waiting === 0 ? "Nothing waits for you." : waiting === 1 ? "1 waits" : waiting + " wait";
-  document.title = (waiting ? `(${waiting}) ` : "") + "Inbox · Countersign";
+  count.textContent = waiting === 0 ? t("Nothing waits for you.") : waiting === 1 ? t("1 waits") : t("{n} wait", { n: waiting });
+  document.title = (waiting ? `(${waiting}) ` : "") + t("Inbox") + " · Countersign";
 }
 
 function words(seconds) {
@@ -127,7 +129,7 @@ export function tick() {
   const over = [];
   for (const time of document.querySelectorAll(".left")) {
     const left = Math.floor((Date.parse(time.dateTime) - now()) / 1000);
-    const text = left < 0 ? "time is up" : words(left) + " left";
+    const text = left < 0 ? t("time is up") : t("{time} left", { time: words(left) });
     if (time.textContent !== text) time.textContent = text;
     time.classList.toggle("urgent", left < 60);
     if (left < 0 && !time.dataset.over) {

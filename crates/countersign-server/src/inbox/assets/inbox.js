@@ -1,6 +1,8 @@
 // Keeps the inbox up to date without reloading. The pages also work without this script.
 
 import { cards, complain, find, fitsQuietly, handle, idOf, insert, isGrave, isPending, parse, patch, recount, say, setClock, tick } from "./cards.js";
+import { several } from "./several.js";
+import { t } from "./words.js";
 import { listen } from "./live.js";
 import { keys } from "./keys.js";
 
@@ -128,7 +130,7 @@ function arrive(id, card) {
 function offer() {
   const grave = [...waiting.values()].filter(isGrave).length;
   fresh.hidden = waiting.size === 0;
-  fresh.textContent = `${waiting.size} new` + (grave ? `, ${grave} of high risk` : "");
+  fresh.textContent = t("{n} new", { n: waiting.size }) + (grave ? t(", {n} of high risk", { n: grave }) : "");
 }
 
 function showNew() {
@@ -147,35 +149,42 @@ function showNew() {
 
 // ---- deciding without leaving the page ----
 
-async function decide(event) {
+function decide(event) {
   const form = event.target;
   const button = event.submitter;
   if (!form.matches(".decide") || !button?.value || button.value === "edit") return;
   event.preventDefault();
+  send(form, new URLSearchParams(new FormData(form, button)));
+}
+
+// Sends the form of a card and shows what came of it on the card. Returns true if the card was decided.
+async function send(form, body) {
   const card = form.closest(".card");
-  const body = new URLSearchParams(new FormData(form, button));
   const buttons = form.querySelectorAll("button");
   buttons.forEach((each) => { each.disabled = true; });
   const again = (text) => {
     complain(card, text);
     buttons.forEach((each) => { each.disabled = false; });
+    return false;
   };
   try {
     const response = await fetch(form.action, { method: "POST", body, headers: { "countersign-fragment": "1" } });
     if (response.status === 401) return signedOut();
     const page = parse(await response.text());
     const answer = page.querySelector(".card");
-    if (!answer) return again(page.querySelector(".problem")?.textContent || "The service did not understand.");
+    if (!answer) return again(page.querySelector(".problem")?.textContent || t("The service did not understand."));
     const shown = patch(card, answer, true);
     const problem = shown.querySelector(".problem");
     say(problem ? problem.textContent : shown.querySelector(".ended")?.textContent + ": " + titleOf(shown));
     if (!isPending(shown)) handle(shown).focus({ preventScroll: true });
     recount();
     if (!isList) refresh(main.dataset.id);
+    return !problem;
   } catch {
     // Sending the same form again is idempotent.
-    again("The service did not answer, so it may or may not have heard you. Trying again is safe.");
+    again(t("The service did not answer, so it may or may not have heard you. Trying again is safe."));
     lost();
+    return false;
   }
 }
 
@@ -197,13 +206,13 @@ async function expand(event) {
 let wasLost = false;
 function lost() {
   wasLost = true;
-  show("lost", "Connection lost, trying again…");
+  show("lost", t("Connection lost, trying again…"));
 }
 
 function opened() {
   if (wasLost) {
     wasLost = false;
-    show("live", "Connected again");
+    show("live", t("Connected again"));
     setTimeout(() => { if (!wasLost) link.hidden = true; }, 3000);
   }
   sync();
@@ -219,9 +228,9 @@ function signedOut() {
   show("lost", "");
   const again = document.createElement("a");
   again.href = "/sign-in?next=" + encodeURIComponent(location.pathname);
-  again.textContent = "You are signed out. Sign in";
+  again.textContent = t("You are signed out. Sign in");
   link.replaceChildren(again);
-  document.title = "Signed out · Countersign";
+  document.title = t("Signed out") + " · Countersign";
   return null;
 }
 
@@ -241,7 +250,7 @@ function offerNotices() {
 // The notification shows no content of the card, since others may see the screen.
 function notify(card) {
   if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted") return;
-  const notice = new Notification("Something waits for your decision", { body: card.classList[1] + " risk", tag: card.id });
+  const notice = new Notification(t("Something waits for your decision"), { body: card.classList[1] + " risk", tag: card.id });
   notice.onclick = () => { window.focus(); notice.close(); };
 }
 
@@ -259,6 +268,7 @@ if (isList) {
   document.getElementById("help").onclick = help;
   fresh.onclick = showNew;
   offerNotices();
+  several(send);
   keys({ showNew, help });
 } else {
   keys({ showNew: () => false, help: () => false });

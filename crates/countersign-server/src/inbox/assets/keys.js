@@ -1,6 +1,7 @@
 // Keyboard shortcuts: single letters, ignored while typing. Approving a grave card takes two presses.
 
 import { cards, handle, isGrave, isPending, say } from "./cards.js";
+import { t } from "./words.js";
 
 const ARMED_FOR = 4000;
 let armed = null;
@@ -10,7 +11,7 @@ export function disarm() {
   armed = null;
 }
 
-const isTyping = (target) => target.closest("textarea, input, select, dialog[open]");
+const isTyping = (target) => target.closest("textarea, input:not(.pick), select, dialog[open]");
 const current = () => document.activeElement?.closest?.(".card");
 
 function move(by) {
@@ -24,14 +25,14 @@ function move(by) {
 function approve(card) {
   const button = card.querySelector(".decide .yes");
   if (!button || button.disabled) {
-    if (isPending(card)) say("Not everything is shown. Press s to show all of it.");
+    if (isPending(card)) say(t("Not everything is shown. Press s to show all of it."));
     return;
   }
   if (isGrave(card) && armed !== button) {
     disarm();
     armed = button;
     button.classList.add("armed");
-    say("Press a again to approve: " + card.querySelector("h2").textContent);
+    say(t("Press a again to approve: {text}", { text: card.querySelector("h2").textContent }));
     setTimeout(() => { if (armed === button) disarm(); }, ARMED_FOR);
     return;
   }
@@ -58,6 +59,7 @@ export function keys(actions) {
       d: () => card?.querySelector(".decide .no")?.click(),
       e: () => go(card?.querySelector(".decide .edit")),
       s: () => go(card?.querySelector(".decide .all")),
+      x: () => card?.querySelector(".pick")?.click(),
       c: () => card?.querySelector(".decide textarea[name=comment]")?.focus(),
     };
     const act = Object.hasOwn(acts, event.key) && acts[event.key];

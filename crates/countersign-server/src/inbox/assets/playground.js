@@ -2,6 +2,7 @@
 // page also works without this script.
 
 import { complain, find, idOf, parse, patch, setClock, tick } from "./cards.js";
+import { t } from "./words.js";
 
 const main = document.getElementById("main");
 const lines = document.getElementById("lines");
@@ -155,9 +156,9 @@ async function say(event) {
     const response = await fetch(form.action, { method: "POST", body, headers });
     if (response.status === 401) return signedOut();
     if (response.status === 202) return undefined;
-    return fail(parse(await response.text()).querySelector(".problem")?.textContent.trim() || "The service did not understand.");
+    return fail(parse(await response.text()).querySelector(".problem")?.textContent.trim() || t("The service did not understand."));
   } catch {
-    return fail("The service did not answer, so it may or may not have heard you.");
+    return fail(t("The service did not answer, so it may or may not have heard you."));
   }
 }
 
@@ -181,12 +182,12 @@ async function decide(event) {
     if (response.status === 401) return signedOut();
     const page = parse(await response.text());
     const answer = page.querySelector(".card");
-    if (!answer) return again(page.querySelector(".problem")?.textContent.trim() || "The service did not understand.");
+    if (!answer) return again(page.querySelector(".problem")?.textContent.trim() || t("The service did not understand."));
     patch(find(idOf(card)) || card, answer, true);
     field.focus({ preventScroll: true });
     return refresh();
   } catch {
-    return again("The service did not answer, so it may or may not have heard you. Trying again is safe.");
+    return again(t("The service did not answer, so it may or may not have heard you. Trying again is safe."));
   }
 }
 
@@ -208,9 +209,9 @@ async function undo(event) {
     const response = await fetch(sent.action, { method: "POST", body, headers });
     if (response.status === 401) return signedOut();
     if (response.status === 202) return undefined;
-    return fail(parse(await response.text()).querySelector(".problem")?.textContent.trim() || "The service did not understand.");
+    return fail(parse(await response.text()).querySelector(".problem")?.textContent.trim() || t("The service did not understand."));
   } catch {
-    return fail("The service did not answer, so it may or may not have heard you.");
+    return fail(t("The service did not answer, so it may or may not have heard you."));
   }
 }
 
@@ -231,7 +232,7 @@ function connect() {
   source.onerror = () => {
     link.hidden = false;
     link.className = "link lost";
-    link.textContent = "Connection lost, trying again…";
+    link.textContent = t("Connection lost, trying again…");
     if (source?.readyState === EventSource.CLOSED) {
       close();
       setTimeout(connect, 1500);
@@ -270,7 +271,7 @@ function signedOut() {
   link.className = "link lost";
   const again = document.createElement("a");
   again.href = "/sign-in?next=" + encodeURIComponent(location.pathname);
-  again.textContent = "You are signed out. Sign in";
+  again.textContent = t("You are signed out. Sign in");
   link.replaceChildren(again);
   return null;
 }

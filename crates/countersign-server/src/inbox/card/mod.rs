@@ -26,10 +26,11 @@ use countersign::display::{clip, escape, one_line, with_line_breaks};
 use countersign::effect::{Effect, Risk};
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
-use countersign::state::State;
+use countersign::state::{CallState, State};
 use countersign::time::Time;
 use serde::Serialize;
 
+use super::language::say;
 use crate::duration;
 use crate::view::{self, Outcome};
 
@@ -102,6 +103,9 @@ pub struct Card {
     pub superseded_by: Option<ApprovalLink>,
     /// True if the approval is pending and was proposed under a different policy than the current one.
     pub is_other_policy: bool,
+    /// True if the card can be decided together with others of its tool: one click of the viewer approves it, all of it
+    /// is shown, and nothing about it deserves a second look.
+    pub can_select: bool,
 }
 
 /// Time in exact form for the script, and in words for people.
@@ -149,10 +153,7 @@ impl Moment {
         Moment {
             exact: moment.to_string(),
             stamp: stamp(moment),
-            words: match now >= moment && now.since(moment).as_secs() < 5 {
-                true => "just now".to_owned(),
-                false => duration::show_relative(moment, now),
-            },
+            words: relative(moment, now),
         }
     }
 
@@ -160,9 +161,22 @@ impl Moment {
         Moment {
             exact: moment.to_string(),
             stamp: stamp(moment),
-            words: format!("{} left", duration::show(moment.since(now))),
+            words: within_words("{time} left", moment.since(now)),
         }
     }
+}
+
+/// Describes a time relative to `now`, in the language of the page.
+fn relative(moment: Time, now: Time) -> String {
+    match moment > now {
+        true => within_words("in {time}", moment.since(now)),
+        false if now.since(moment).as_secs() < 5 => say("just now").to_owned(),
+        false => within_words("{time} ago", now.since(moment)),
+    }
+}
+
+fn within_words(words: &str, duration: std::time::Duration) -> String {
+    say(words).replace("{time}", &duration::show(duration))
 }
 
 /// Formats a time to the second, with its zone: `2026-11-18 04:30:44 UTC`.
@@ -198,8 +212,22 @@ impl Card {
             true => shown_lines(&claim),
             false => with_line_breaks(&clip(&claim, CLAIM_CHARS).to_string()).into_owned(),
         });
+        let is_of_one_tool = calls
+            .windows(2)
+            .all(|pair| matches!(pair, [one, next] if one.tool == next.tool));
+        let is_partial = calls.iter().any(CallCard::is_partial);
+        let may = ViewerPermissions::new(approval, decider);
         let destroys = |call: &countersign::call::Call| call.terms.effect == Effect::Destructive;
+        let is_grave = risk >= Risk::High || approval.calls.iter().any(destroys);
         Card {
+            // The viewer may edit what one person can approve alone.
+            can_select: is_pending
+                && is_of_one_tool
+                && may.approve
+                && may.edit
+                && !is_partial
+                && !is_grave
+                && calls.iter().all(|call| call.concerns.is_empty()),
             id: approval.id.to_string(),
             short: approval.id.short(),
             digest: approval.digest.to_string(),
@@ -212,16 +240,20 @@ impl Card {
             passed_because: view::passed_because(approval),
             is_pending,
             title: match is_batch {
-                true if is_pending => format!("{} calls, to run in this order", calls.len()),
-                true => format!("{} calls", calls.len()),
+                true if is_pending => {
+                    say("{n} calls, to run in this order").replace("{n}", &calls.len().to_string())
+                }
+                true => say("{n} calls").replace("{n}", &calls.len().to_string()),
                 false => short_title(&calls)
                     .unwrap_or_else(|| with_line_breaks(&view::description(approval)).into_owned()),
             },
             risk: risk.as_str(),
-            is_grave: risk >= Risk::High || approval.calls.iter().any(destroys),
+            is_grave,
             is_batch,
-            alike: AlikeCalls::of(&calls).filter(|_| is_pending),
-            is_partial: calls.iter().any(CallCard::is_partial),
+            // A person has to say how a call of unknown outcome ended, which takes more room than a row has.
+            alike: AlikeCalls::of(&calls)
+                .filter(|_| calls.iter().all(|call| call.state != CallState::Unknown.as_str())),
+            is_partial,
             is_full,
             calls,
             agent: shown(approval.agent.as_str()),
@@ -242,7 +274,7 @@ impl Card {
             ),
             no: label(approval, |call| call.terms.no.as_deref(), "Deny", "Deny all"),
             approvers: approvers(approval),
-            may: ViewerPermissions::new(approval, decider),
+            may,
             endorsed: endorsed(approval, now, decider, &secrecy),
             ended: (!is_pending).then(|| ended(approval, now, decider, &secrecy)),
             undoes: approval.undoes.map(|undoes| ApprovalLink {
@@ -339,8 +371,8 @@ fn label<'a>(
     batch: &str,
 ) -> String {
     match approval.calls.as_slice() {
-        [only] => word(only).map_or_else(|| single.to_owned(), shown),
-        _ => batch.to_owned(),
+        [only] => word(only).map_or_else(|| say(single).to_owned(), shown),
+        _ => say(batch).to_owned(),
     }
 }
 

@@ -5,8 +5,10 @@
 
 use countersign::display::one_line;
 use countersign::provenance::{Coverage, Mark, Provenance, Voucher};
+use countersign::sentence::Origins;
 use serde::Serialize;
 
+use crate::inbox::language::{Language, say};
 use crate::view::origin::untraced;
 
 /// Provenance mark of one value.
@@ -34,7 +36,7 @@ impl Marked {
         let is_plain = matches!(mark, Mark::Invented { agent_said_it: false });
         Marked {
             class: class(mark.prominence()),
-            tag: mark.tag(voucher),
+            tag: say(mark.tag(voucher)),
             hint: mark
                 .detail()
                 .filter(|_| !is_plain)
@@ -72,12 +74,15 @@ impl Verdict {
                 };
                 Verdict {
                     class: class(marks.max().unwrap_or(0).max(least)),
-                    text: provenance.verdict(),
+                    text: match Language::current() {
+                        Language::English => provenance.verdict(),
+                        Language::Spanish => provenance.verdict_in(&Origins::spanish()),
+                    },
                 }
             }
             None => Verdict {
                 class: class(NEUTRAL),
-                text: untraced(is_undo).to_owned(),
+                text: say(untraced(is_undo)).to_owned(),
             },
         }
     }

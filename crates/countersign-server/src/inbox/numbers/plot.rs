@@ -10,7 +10,10 @@ use super::count::{Span, Tool, percent, show_time};
 const WIDTH: usize = 640;
 const HEIGHT: usize = 160;
 /// Height of the axis labels below the plot area, in SVG units.
-const FOOT: usize = 20;
+const FOOT: usize = 26;
+/// Least space between bars, and the greatest width of a bar.
+const GAP: usize = 3;
+const WIDEST: usize = 45;
 
 /// Plot over time.
 #[derive(Debug, Serialize)]
@@ -24,8 +27,16 @@ pub struct Plot {
     /// Points of a line. The line is interrupted at spans without data.
     points: Vec<Point>,
     line: String,
-    first: String,
-    last: String,
+    /// Labels below the first and the last span; one if there is only one span.
+    labels: Vec<Label>,
+}
+
+/// Label below the plot area. `class` says which part of the text is at `x`.
+#[derive(Debug, Serialize)]
+struct Label {
+    x: usize,
+    class: &'static str,
+    text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -172,9 +183,27 @@ fn empty(spans: &[Span]) -> Option<Plot> {
         bars: Vec::new(),
         points: Vec::new(),
         line: String::new(),
-        first: day(&spans.first()?.begins),
-        last: day(&spans.last()?.begins),
+        labels: labels(spans)?,
     })
+}
+
+/// Returns the labels of the time axis, each at its own span.
+fn labels(spans: &[Span]) -> Option<Vec<Label>> {
+    let label = |span: &Span, class, x| Label {
+        x,
+        class,
+        text: day(&span.begins),
+    };
+    let (left, width) = place(0, spans.len());
+    let (first, last) = (spans.first()?, spans.last()?);
+    if spans.len() == 1 {
+        return Some(vec![label(first, "middle", left + width / 2)]);
+    }
+    let (right, right_width) = place(spans.len() - 1, spans.len());
+    Some(vec![
+        label(first, "start", left),
+        label(last, "end", right + right_width),
+    ])
 }
 
 fn total(span: &Span) -> usize {
@@ -187,10 +216,12 @@ fn rounded_up(most: usize) -> usize {
     steps.into_iter().find(|step| *step >= most).unwrap_or(most)
 }
 
-/// Returns the position and width of bar number `at` (from 0) of `count`, with a gap to the next bar.
+/// Returns the position and width of bar number `at` (from 0) of `count`. The bars are spread over the whole width.
 fn place(at: usize, count: usize) -> (usize, usize) {
-    let step = (WIDTH / count.max(1)).min(48);
-    (at * step, step.saturating_sub(3).max(2))
+    let count = count.max(1);
+    let (left, right) = (at * WIDTH / count, (at + 1) * WIDTH / count);
+    let width = (right - left).saturating_sub(GAP).clamp(1, WIDEST);
+    (left + (right - left).saturating_sub(width) / 2, width)
 }
 
 /// Shortens a timestamp to month, day and time, such as `11-15 21:00`.
@@ -223,6 +254,29 @@ mod tests {
         assert_eq!(plot.bars[2].parts[0].height, HEIGHT);
         assert!(plot.bars.iter().all(|bar| bar.x + bar.width <= WIDTH));
         assert!(bars(&[span(0, 0, None)]).is_none(), "nothing to draw");
+    }
+
+    #[test]
+    fn labels_stand_below_the_first_and_the_last_bar() {
+        for count in [1, 2, 3, 7, 30, 168, 400] {
+            let spans: Vec<Span> = (0..count).map(|_| span(1, 0, None)).collect();
+            let plot = bars(&spans).unwrap();
+            let (first, last) = (&plot.bars[0], &plot.bars[count - 1]);
+            assert!(last.x + last.width <= WIDTH, "{count}");
+            assert!(
+                plot.bars
+                    .windows(2)
+                    .all(|pair| pair[0].x + pair[0].width <= pair[1].x),
+                "{count}"
+            );
+            // The bars are spread over the plot, so the space at both ends is the same.
+            assert!(first.x.abs_diff(WIDTH - last.x - last.width) <= 2, "{count}");
+            match plot.labels.as_slice() {
+                [only] => assert!(count == 1 && only.x.abs_diff(WIDTH / 2) <= 1, "{}", only.x),
+                [left, right] => assert_eq!((left.x, right.x), (first.x, last.x + last.width), "{count}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -5,13 +5,14 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use countersign_agent::progress::Progress;
 use futures_util::StreamExt as _;
 use serde_json::json;
 
+use super::super::form::QueryFields;
 use super::super::page;
 use super::super::session::BackgroundCaller;
 use super::{PageQuery, log, talk};
@@ -28,7 +29,7 @@ pub async fn follow(
     State(app): State<App>,
     BackgroundCaller(caller): BackgroundCaller,
     Path(agent): Path<String>,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
     let opened = talk(&app, &caller, &agent, asked.session()).and_then(|talk| {
         let open = app

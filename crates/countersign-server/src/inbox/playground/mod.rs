@@ -7,7 +7,7 @@ mod live;
 mod log;
 
 use axum::Router;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
@@ -20,7 +20,8 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 
 use super::card::{Card, Drawing, Measure, shown};
-use super::form::FormFields;
+use super::form::{FormFields, QueryFields};
+use super::language::Language;
 use super::session::{FRAGMENT, SignedIn};
 use super::{list, page};
 use crate::access::{Caller, Scope};
@@ -83,13 +84,15 @@ pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path(agent): Path<String>,
-    Query(asked): Query<PageQuery>,
+    QueryFields(asked): QueryFields<PageQuery>,
 ) -> Response {
-    let page = async {
-        let talk = talk(&app, &caller, &agent, asked.session())?;
-        draw(&app, &caller, &talk, None, "").await
+    let talk = match talk(&app, &caller, &agent, asked.session()) {
+        Ok(talk) => talk,
+        Err(error) => return page::failure(&error),
     };
-    page.await.unwrap_or_else(|error| page::failure(&error))
+    let page = draw(&app, &caller, &talk, None, "");
+    let page = language_of(&talk).scope(page).await;
+    page.unwrap_or_else(|error| page::failure(&error))
 }
 
 /// Sends a message to the agent. The script follows the answer on the event stream; without the script, this responds
@@ -187,6 +190,18 @@ fn talk_of(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<Talk
     (is_theirs && app.agents.has_playground).then_some(talk)
 }
 
+/// Returns the language of the page around a talk: the agent's, or else the one that the browser prefers.
+fn language_of(talk: &Talk) -> Language {
+    let served = talk.served();
+    let tag = served.agent.config().language.as_deref();
+    tag.and_then(Language::of_tag).unwrap_or_else(Language::current)
+}
+
+/// Returns the language of the talk in which an approval was proposed, or else of the page.
+pub fn language_around(app: &App, caller: &Caller, approval: &SharedApproval) -> Language {
+    talk_of(app, caller, approval).map_or_else(Language::current, |talk| language_of(&talk))
+}
+
 fn address(agent: &str, session: &str) -> String {
     match session {
         USUAL => format!("/playground/{agent}"),
@@ -238,7 +253,8 @@ fn try_to_say(
 }
 
 async fn again(app: &App, caller: &Caller, talk: &Talk, error: &ApiError, typed: &str) -> Response {
-    let page = draw(app, caller, talk, Some(error), typed).await;
+    let page = draw(app, caller, talk, Some(error), typed);
+    let page = language_of(talk).scope(page).await;
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
