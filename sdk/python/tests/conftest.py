@@ -105,3 +105,12 @@ def ana(service: Service, tokens: dict[str, str]) -> Iterator[Person]:
         # What a test leaves open must not be found by the next one.
         for approval in person.pending():
             gate.decide(approval.id, False)
+
+
+@pytest.fixture
+def world(gate: Gate, ana: Person, service: Service, run_id: str, tmp_path: Path) -> Any:
+    from cases import World
+
+    folder = tmp_path / "state"
+    folder.mkdir()
+    return World(gate, ana, service, run_id, folder)

@@ -12,8 +12,7 @@ from ._function import HeldFunction
 from ._run import current_run
 from ._steps import Steps
 from .errors import CallError
-from .model import Call, Finished, Permit, Submission
-from .turn import told
+from .model import Call, Finished, Outcome, Permit, Submission
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,3 +69,16 @@ def plan(held: Held, call: Call) -> Proposal:
         ttl=held.ttl,
     )
     return Proposal(submit, run is not None, call, time.monotonic(), held.timeout)
+
+
+def told(notice: str | None, result: Any) -> Any:
+    """Returns a result with the notice of an edit before it, as a model is told."""
+    if notice is None:
+        return result
+    if isinstance(result, str):
+        return f"{notice}\n\n{result}"
+    return {"notice": notice, "result": result}
+
+
+def succeeded(result: Any) -> tuple[Outcome, Any]:
+    return "succeeded", result

@@ -301,16 +301,18 @@ def release(
 def recorded(approval: Approval, call: CallView) -> Finished:
     """Returns the recorded result of a call that succeeded. Raises for every other end."""
     words = call.reason or call.end or call.state
-    if call.end == "succeeded" and call.state == "succeeded":
+    if call.state == "succeeded":
         return Finished(_kept_result(call), _notice(approval, call))
     if call.end == "denied":
         raise Denied(call.tool, comment=approval.comment, decided_by=approval.decided_by, approval=approval.id)
-    if call.end == "expired":
-        raise Expired(f"`{call.tool}` expired ({words})", code="expired", tool=call.tool, approval=approval.id)
-    if call.end == "failed":
-        raise Failed(f"`{call.tool}` failed: {call.result}", result=call.result)
-    if call.end in ("superseded", "withdrawn", "forbidden", "voided", "not_sent"):
+    if call.end in ("expired", "stale"):
+        raise Expired(f"`{call.tool}` was not run: {words}", code=call.end, tool=call.tool, approval=approval.id)
+    if call.state == "refused" or call.end == "not_sent":
         raise NotRun(f"`{call.tool}` was not run: {words}", code=call.end, tool=call.tool, approval=approval.id)
+    if call.state == "failed":
+        raise Failed(f"`{call.tool}` failed: {call.result}", result=call.result)
+    if call.state == "undone":
+        raise Failed(f"`{call.tool}` ran and was undone", result=call.result)
     raise Unknown(f"`{call.tool}` was started and its end is not known ({words})")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 from . import _steps
 from ._address import Address, log
 from ._function import HeldFunction
-from ._hold import Decorator, Held, plan
+from ._hold import Decorator, Held, plan, succeeded
 from ._sse import EventReader
 from ._steps import Choice, Steps
 from ._async_transport import AsyncTransport
@@ -154,8 +154,8 @@ class AsyncGate:
 
     # ---- running tools ----
 
-    async def run_permitted(self, permit: Permit, tool: Callable[[Permit], Awaitable[T]]) -> T:
-        """Runs the tool once, with the permit's arguments, and records how it ended.
+    async def run_permitted(self, permit: Permit, tool: Callable[[Permit], Awaitable[T]], outcome: Callable[[T], tuple[Outcome, Any]] = succeeded) -> T:
+        """Runs the tool once, with the permit's arguments, and records how it ended: as `outcome` says of its result.
 
         An exception is recorded as failed. A cancelled tool is recorded as unknown.
         """
@@ -172,7 +172,7 @@ class AsyncGate:
             raise
         try:
             # The tool has run: a caller that is cancelled now must not lose that.
-            await asyncio.shield(self.finish(permit, "succeeded", result))
+            await asyncio.shield(self.finish(permit, *outcome(result)))
         except CountersignError as error:
             raise Unknown(f"`{permit.tool}` ran, but that could not be recorded: {error.message}", result=result) from error
         return result

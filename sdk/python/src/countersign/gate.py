@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 from . import _steps
 from ._address import Address, log
 from ._function import HeldFunction
-from ._hold import Decorator, Held, plan
+from ._hold import Decorator, Held, plan, succeeded
 from ._sse import EventReader
 from ._steps import Choice, Steps
 from ._transport import Transport
@@ -32,6 +32,13 @@ class Gate:
     def __init__(self, server: str | None = None, token: str | None = None) -> None:
         self._address = Address.read(server, token)
         self._transport = Transport(self._address)
+
+    @classmethod
+    def _at(cls, address: Address) -> Gate:
+        gate = cls.__new__(cls)
+        gate._address = address
+        gate._transport = Transport(address)
+        return gate
 
     def __repr__(self) -> str:
         return f"Gate({self._address.name})"
@@ -147,8 +154,8 @@ class Gate:
 
     # ---- running tools ----
 
-    def run_permitted(self, permit: Permit, tool: Callable[[Permit], T]) -> T:
-        """Runs the tool once, with the permit's arguments, and records how it ended.
+    def run_permitted(self, permit: Permit, tool: Callable[[Permit], T], outcome: Callable[[T], tuple[Outcome, Any]] = succeeded) -> T:
+        """Runs the tool once, with the permit's arguments, and records how it ended: as `outcome` says of its result.
 
         An exception is recorded as failed. What is no ordinary error, such as Ctrl-C, is recorded as unknown.
         """
@@ -167,7 +174,7 @@ class Gate:
             self._record(permit, "unknown", _steps.error_text(error))
             raise
         try:
-            self.finish(permit, "succeeded", result)
+            self.finish(permit, *outcome(result))
         except CountersignError as error:
             raise Unknown(f"`{permit.tool}` ran, but that could not be recorded: {error.message}", result=result) from error
         return result
