@@ -6,6 +6,7 @@ Everything that is sent can be sent twice without a second effect, so a transpor
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
@@ -398,3 +399,8 @@ def reconnect_delay(attempt: int) -> float:
 def error_text(error: BaseException) -> dict[str, str]:
     """Returns an exception as the result of a call that failed."""
     return {"error": f"{type(error).__name__}: {error}"}
+
+
+def outcome_of(error: Exception) -> Outcome:
+    """Returns how a tool that raised this ended: after a time-out or a lost connection, nobody knows."""
+    return "unknown" if isinstance(error, (TimeoutError, asyncio.TimeoutError, ConnectionError)) else "failed"

@@ -157,7 +157,7 @@ class AsyncGate:
     async def run_permitted(self, permit: Permit, tool: Callable[[Permit], Awaitable[T]], outcome: Callable[[T], tuple[Outcome, Any]] = succeeded) -> T:
         """Runs the tool once, with the permit's arguments, and records how it ended: as `outcome` says of its result.
 
-        An exception is recorded as failed. A cancelled tool is recorded as unknown.
+        An exception is recorded as failed, a time-out or a lost connection as unknown. A cancelled tool is recorded as unknown.
         """
         if permit.is_late:
             await self._record(permit, "not_sent", "not started in time")
@@ -165,7 +165,7 @@ class AsyncGate:
         try:
             result = await tool(permit)
         except Exception as error:
-            await self._record(permit, "failed", _steps.error_text(error))
+            await self._record(permit, _steps.outcome_of(error), _steps.error_text(error))
             raise
         except BaseException as error:
             await self._record(permit, "unknown", _steps.error_text(error))

@@ -157,7 +157,7 @@ class Gate:
     def run_permitted(self, permit: Permit, tool: Callable[[Permit], T], outcome: Callable[[T], tuple[Outcome, Any]] = succeeded) -> T:
         """Runs the tool once, with the permit's arguments, and records how it ended: as `outcome` says of its result.
 
-        An exception is recorded as failed. What is no ordinary error, such as Ctrl-C, is recorded as unknown.
+        An exception is recorded as failed, a time-out or a lost connection as unknown. What is no ordinary error, such as Ctrl-C, is recorded as unknown.
         """
         if permit.is_late:
             self._record(permit, "not_sent", "not started in time")
@@ -168,7 +168,7 @@ class Gate:
                 result.close()
                 raise TypeError(f"`{permit.tool}` returned a coroutine, which has not run: use `AsyncGate`")
         except Exception as error:
-            self._record(permit, "failed", _steps.error_text(error))
+            self._record(permit, _steps.outcome_of(error), _steps.error_text(error))
             raise
         except BaseException as error:
             self._record(permit, "unknown", _steps.error_text(error))

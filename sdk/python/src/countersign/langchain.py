@@ -57,7 +57,7 @@ class CountersignMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._pause_after is None or message is None:
             return
         turn = self._turns.open(*_proposal(state["messages"], message))
-        while self._turns.is_waiting(turn, self._pause_after):
+        while self._turns.is_waiting(turn, self._pause_after, puts_off=True):
             interrupt(_question(turn))
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
@@ -65,7 +65,7 @@ class CountersignMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._pause_after is None or message is None:
             return
         turn = await self._turns.open_async(*_proposal(state["messages"], message))
-        while await self._turns.is_waiting_async(turn, self._pause_after):
+        while await self._turns.is_waiting_async(turn, self._pause_after, puts_off=True):
             interrupt(_question(turn))
 
     # ---- running ----

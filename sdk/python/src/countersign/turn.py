@@ -45,6 +45,9 @@ class Turn:
         """Returns the rulings on the calls that wait, or waited, for a person."""
         return [ruling for _, ruling in self._calls.values() if ruling.ruling == "held"]
 
+    def is_held(self, id: str) -> bool:
+        return id in self._calls and self._calls[id][1].ruling == "held"
+
     def take(self, id: str, call: Call) -> tuple[Call, Ruling]:
         """Returns the proposed call. A call that was not proposed, or was proposed otherwise, does not run."""
         with self._lock:
@@ -107,15 +110,18 @@ def release(turn: Turn, id: str, call: Call, timeout: float | None) -> Steps[Per
     return (yield from _steps.release(call, alone.calls[0], approval, asked_at=asked_at, timeout=timeout))
 
 
-def is_waiting(turn: Turn, timeout: float) -> Steps[bool]:
-    """Waits for a decision on the turn. Returns true if nobody has decided; the host may end then, and come back."""
+def is_waiting(turn: Turn, timeout: float, puts_off: bool) -> Steps[bool]:
+    """Waits for a decision on the turn. Returns true if nobody has decided; the host may end then, and come back.
+
+    `puts_off` says that what passed does not run before the host comes back.
+    """
     if turn.approval is None:
         return False
     approval = yield from _steps.wait(turn.approval, timeout=timeout)
     if not approval.is_pending:
         return False
-    # The time to run what passed is short, so it is put off until the turn goes on.
-    for permit in turn.take_permits():
+    # A call that passed has to run soon, or its outcome is recorded as unknown.
+    for permit in turn.take_permits() if puts_off else ():
         yield from _steps.finish(permit, "not_sent", "put off until the other calls of its turn are decided")
     return True
 
@@ -204,11 +210,11 @@ class Turns:
         result = await self.async_gate.run_permitted(released, tool, outcome)
         return Ran(result, None, released.notice(), is_new=True)
 
-    def is_waiting(self, turn: Turn, timeout: float) -> bool:
-        return self.gate._do(is_waiting(turn, timeout))
+    def is_waiting(self, turn: Turn, timeout: float, *, puts_off: bool) -> bool:
+        return self.gate._do(is_waiting(turn, timeout, puts_off))
 
-    async def is_waiting_async(self, turn: Turn, timeout: float) -> bool:
-        return await self.async_gate._do(is_waiting(turn, timeout))
+    async def is_waiting_async(self, turn: Turn, timeout: float, *, puts_off: bool) -> bool:
+        return await self.async_gate._do(is_waiting(turn, timeout, puts_off))
 
     def _propose(self, run_id: str, key: str, calls: Mapping[str, Call], conversation: Sequence[Message]) -> Steps[Turn]:
         return propose(run_id, key, calls, conversation, self._ttl, self._start_within)
