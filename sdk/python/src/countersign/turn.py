@@ -22,7 +22,7 @@ from ._steps import Steps
 from .async_gate import AsyncGate
 from .errors import NotRun
 from .gate import Gate
-from .model import Call, Finished, Message, Outcome, Permit, Ruling, read_passed
+from .model import Approval, Call, CallView, Finished, Message, Outcome, Permit, Ruling, read_passed
 
 T = TypeVar("T")
 
@@ -47,6 +47,11 @@ class Turn:
 
     def is_held(self, id: str) -> bool:
         return id in self._calls and self._calls[id][1].ruling == "held"
+
+    def view(self, approval: Approval, id: str) -> CallView:
+        """Returns the call as the approval has it."""
+        ruling = self._calls[id][1]
+        return approval.call(ruling.id or "")
 
     def take(self, id: str, call: Call) -> tuple[Call, Ruling]:
         """Returns the proposed call. A call that was not proposed, or was proposed otherwise, does not run."""
@@ -203,10 +208,19 @@ class Turns:
         call: Call,
         tool: Callable[[Permit], Awaitable[T]],
         outcome: Callable[[T], tuple[Outcome, Any]] = succeeded,
+        *,
+        check: Callable[[Permit], None] | None = None,
     ) -> Ran[T]:
+        """As `run`. `check` may raise a `NotRun` for a permit that cannot be used."""
         released = await self.async_gate._do(release(turn, id, call, self.timeout))
         if isinstance(released, Finished):
             return Ran(None, released.result, released.notice, is_new=False)
+        try:
+            if check is not None:
+                check(released)
+        except NotRun as error:
+            await self.async_gate._record(released, "not_sent", error.message)
+            raise
         result = await self.async_gate.run_permitted(released, tool, outcome)
         return Ran(result, None, released.notice(), is_new=True)
 
