@@ -90,7 +90,7 @@ def test_a_batch_runs_in_any_order_and_in_part(gate: Gate, ana: Person, run_id: 
     gate.finish(first, "succeeded")
     approval = gate.wait(approval.id, until="finished", timeout=20)
     assert [call.end for call in approval.calls] == ["succeeded", "denied", "failed"]
-    assert [(edit.pointer, edit.was, edit.now) for edit in approval.calls[2].edits] == [("/to", '"di"', '"eve"')]
+    assert [(edit.pointer, edit.was, edit.now) for edit in approval.calls[2].edits] == [("/to", "di", "eve")]
 
 
 def test_waiting_ends_with_the_time(gate: Gate, run_id: str, ana: Person) -> None:
@@ -147,7 +147,7 @@ async def test_async_events(async_gate: AsyncGate, ana: Person, run_id: str) -> 
 
 
 async def test_many_waits_in_one_process(async_gate: AsyncGate, ana: Person, run_id: str) -> None:
-    calls = [Call("send", {"to": f"p{n}", "text": "hi"}) for n in range(50)]
+    calls = [Call("send", {"to": f"p{n}", "text": "hi"}) for n in range(12)]
     submissions = [await async_gate.submit([call], run_id=run_id) for call in calls]
     ids = [submission.approval.id for submission in submissions if submission.approval]
     waits = [asyncio.create_task(async_gate.wait(id, timeout=60)) for id in ids]
@@ -155,7 +155,7 @@ async def test_many_waits_in_one_process(async_gate: AsyncGate, ana: Person, run
     assert not any(wait.done() for wait in waits)
     await asyncio.to_thread(lambda: [ana.gate.decide(id, n % 2 == 0) for n, id in enumerate(ids)])
     ended = await asyncio.gather(*waits)
-    assert [approval.status for approval in ended] == ["approved", "denied"] * 25
+    assert [approval.status for approval in ended] == ["approved", "denied"] * 6
 
 
 def test_an_agents_token_cannot_decide(gate: Gate, run_id: str, ana: Person) -> None:
