@@ -212,7 +212,7 @@ class Turns:
         check: Callable[[Permit], None] | None = None,
     ) -> Ran[T]:
         """As `run`. `check` may raise a `NotRun` for a permit that cannot be used."""
-        released = await self.async_gate._do(release(turn, id, call, self.timeout))
+        released = await self.release_async(turn, id, call)
         if isinstance(released, Finished):
             return Ran(None, released.result, released.notice, is_new=False)
         try:
@@ -223,6 +223,10 @@ class Turns:
             raise
         result = await self.async_gate.run_permitted(released, tool, outcome)
         return Ran(result, None, released.notice(), is_new=True)
+
+    async def release_async(self, turn: Turn, id: str, call: Call) -> Permit | Finished:
+        """Waits until a call may run, for frameworks that call the tool themselves. A permit has to be finished."""
+        return await self.async_gate._do(release(turn, id, call, self.timeout))
 
     def is_waiting(self, turn: Turn, timeout: float, *, puts_off: bool) -> bool:
         return self.gate._do(is_waiting(turn, timeout, puts_off))
