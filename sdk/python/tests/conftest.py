@@ -15,6 +15,8 @@ from service import Service
 from countersign import Approval, AsyncGate, Choice, Gate
 
 POLICY = Path(__file__).with_name("policy.toml").read_text()
+# Claude Code puts the name of the MCP server before the name of a tool.
+POLICY += POLICY[POLICY.index("[tools.") :].replace("[tools.", "[tools.mcp__t__")
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +48,7 @@ def async_gate(service: Service, tokens: dict[str, str]) -> AsyncGate:
 
 @pytest.fixture
 def run_id() -> str:
-    return f"run-{uuid.uuid4().hex}"
+    return str(uuid.uuid4())
 
 
 @dataclass
