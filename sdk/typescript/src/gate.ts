@@ -4,19 +4,18 @@
 
 import { type CountersignError, Denied, Expired, Forbidden, TimedOut, UnexpectedAnswer, Withdrawn, WrongServer, WrongToken } from "./errors.ts";
 import { parseEvents } from "./events.ts";
-import { expect, type Fetch, Http, isObject, pause } from "./http.ts";
+import { expect, Http, type HttpOptions, isObject, pause } from "./http.ts";
 import { argumentsText, JsonText, recordable, sha256 } from "./json.ts";
 import { type Refusal, refusalOf } from "./tell.ts";
 import { type DecidedOptions, type Tool, Turn } from "./turn.ts";
 import type { Approval, ApprovalStatus, Decision, GateEvent, Message, Outcome, Permit, ProposedCall, ProposedTurn, Submitted } from "./types.ts";
 import { Waits } from "./waits.ts";
 
-export interface GateOptions {
+export interface GateOptions extends HttpOptions {
   /** Address of the server. Default: COUNTERSIGN_SERVER. */
   server?: string;
   /** Token of the agent, or of a person who decides. Default: COUNTERSIGN_TOKEN. */
   token?: string;
-  fetch?: Fetch;
   /** Longest time of one long poll; less than what proxies allow. Default: 50 seconds. */
   longestPollMs?: number;
 }
@@ -87,7 +86,7 @@ export class Gate {
         hint: "set COUNTERSIGN_TOKEN, or pass `token`; make one with `countersign token create --agent NAME --scope agent`",
       });
     }
-    this.#http = new Http(server, token, options.fetch ?? ((url, init) => fetch(url, init)));
+    this.#http = new Http(server, token, options);
     const waits = (until: "decided" | "finished"): Waits =>
       new Waits(
         {

@@ -19,6 +19,13 @@ export interface Request {
   signal?: AbortSignal | undefined;
 }
 
+export interface HttpOptions {
+  /** What sends the requests. Default: `fetch`. */
+  fetch?: Fetch;
+  /** Time for which a request is repeated while the server cannot be reached. Default: 30 seconds. */
+  retryForMs?: number;
+}
+
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 const ANSWER_WITHIN_MS = 30_000;
@@ -32,13 +39,15 @@ export class Http {
   readonly #base: string;
   readonly #token: string;
   readonly #fetch: Fetch;
+  readonly #retryForMs: number;
 
-  constructor(server: string, token: string, fetch: Fetch) {
+  constructor(server: string, token: string, options: HttpOptions) {
     const url = parseUrl(server);
     this.#origin = url.origin;
     this.#base = url.href.replace(/\/+$/, "");
     this.#token = token;
-    this.#fetch = fetch;
+    this.#fetch = options.fetch ?? ((address, init) => fetch(address, init));
+    this.#retryForMs = options.retryForMs ?? RETRY_FOR_MS;
   }
 
   /** Sends a request and returns the parsed body of its answer. */
@@ -59,7 +68,7 @@ export class Http {
   }
 
   async #retry<T>(request: Request, read: (response: Response) => T | Promise<T>): Promise<T> {
-    const { repeatable, signal, retryForMs = RETRY_FOR_MS } = request;
+    const { repeatable, signal, retryForMs = this.#retryForMs } = request;
     const since = performance.now();
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
       signal?.throwIfAborted();

@@ -15,5 +15,5 @@ export {
 } from "./gate.ts";
 export { JsonText } from "./json.ts";
 export { type Refusal, refusalOf } from "./tell.ts";
-export { type ApprovedCall, type DecidedOptions, type Ran, type RunOptions, type Tool, Turn } from "./turn.ts";
+export { type ApprovedCall, approvedCall, type DecidedOptions, type Ran, type RunOptions, type Tool, Turn } from "./turn.ts";
 export type * from "./types.ts";

@@ -57,6 +57,13 @@ interface Started {
   deadline: number;
 }
 
+const approvedCalls = new WeakMap<object, ApprovedCall>();
+
+/** Returns the call whose approved arguments a tool was given as this object, for tools that a framework calls. */
+export function approvedCall(args: object): ApprovedCall | undefined {
+  return approvedCalls.get(args);
+}
+
 /** Pause between two looks at a call that another process runs. */
 const RUNNING_PAUSE_MS = 250;
 
@@ -196,6 +203,7 @@ export class Turn {
       await finish("not_sent", message(error));
       throw error;
     }
+    if (typeof args === "object" && args !== null) approvedCalls.set(args, call);
     let result: Result;
     try {
       result = await tool(args, call);
