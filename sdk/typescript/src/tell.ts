@@ -1,12 +1,13 @@
 // What a model is told about a call that did not run, or that a person changed.
 
-import { type CountersignError, Denied, Expired, Failed, Forbidden, TimedOut, Unknown, Withdrawn } from "./errors.ts";
-import type { Approval, Call, CallEnd, Edit } from "./types.ts";
+import { type CountersignError, Denied, Expired, Failed, Forbidden, Unknown, Withdrawn } from "./errors.ts";
+import type { Approval, Call, Edit } from "./types.ts";
 
 /** A call that did not run, as a value that can be passed on to a model. */
 export interface Refusal {
   refused: true;
-  status: CallEnd | "timed_out";
+  /** Why: the `end` of the call, such as `denied` or `expired`, or `timed_out`. */
+  status: string;
   message: string;
   comment?: string;
 }
@@ -14,8 +15,12 @@ export interface Refusal {
 /** Returns the error of a call that has ended otherwise than in success. */
 export function errorOf(call: Call, approval: Approval): CountersignError {
   const ids = { approval: approval.id, call: call.id };
-  const end = call.end ?? endOf(call, approval);
-  switch (end) {
+  const again = "propose it again if it is still wanted";
+  if (call.state === "failed") {
+    return new Failed(`\`${call.tool}\` ran earlier and failed`, { ...ids, code: call.end ?? "failed", hint: "it is not run again; propose it as a new call" });
+  }
+  if (call.state !== "refused") return new Unknown(`it is not known whether \`${call.tool}\` took effect`, ids);
+  switch (call.end) {
     case "denied": {
       const [comment, decidedBy] = [approval.comment ?? undefined, approval.decidedBy ?? undefined];
       const said = comment ? `: ${comment}` : "";
@@ -23,44 +28,23 @@ export function errorOf(call: Call, approval: Approval): CountersignError {
       return new Denied(`a person denied \`${call.tool}\`${said}`, { ...ids, comment, decidedBy, hint });
     }
     case "expired":
-      return new Expired(`\`${call.tool}\` expired before it was decided and started`, { ...ids, code: end, hint: "propose it again if it is still wanted" });
+      return new Expired(`nobody decided about \`${call.tool}\` in time`, { ...ids, code: call.end, hint: again });
+    case "stale":
+      return new Expired(`\`${call.tool}\` was approved, but not started in time`, { ...ids, code: call.end, hint: again });
     case "forbidden":
-      return new Forbidden(`the policy forbids \`${call.tool}\``, { ...ids, code: end, hint: "propose something else" });
-    case "superseded":
-    case "withdrawn":
-    case "voided":
-      return new Withdrawn(`\`${call.tool}\` was ${end} and will not run`, { ...ids, code: end, hint: "propose it again if it is still wanted" });
-    case "failed":
-    case "not_sent":
-      return new Failed(`\`${call.tool}\` ran earlier and failed`, { ...ids, code: end, hint: "it is not run again; propose it as a new call" });
+      return new Forbidden(`the policy forbids \`${call.tool}\``, { ...ids, code: call.end, hint: "do something else" });
     default:
-      return new Unknown(`it is not known whether \`${call.tool}\` took effect`, ids);
-  }
-}
-
-/** Returns why a call has not succeeded, for a server that does not say it in `end`. */
-function endOf(call: Call, approval: Approval): CallEnd {
-  if (call.state === "failed") return "failed";
-  if (call.state !== "refused") return "unknown";
-  switch (approval.status) {
-    case "expired":
-    case "superseded":
-    case "withdrawn":
-    case "denied":
-      return approval.status;
-    default:
-      return "voided";
+      return new Withdrawn(`\`${call.tool}\` will not run: ${(call.end ?? "refused").replaceAll("_", " ")}`, { ...ids, code: call.end ?? "refused", hint: again });
   }
 }
 
 /** Returns what a model is told about a call that did not run. */
 export function refusalOf(error: CountersignError): Refusal {
-  const message = `${tellModel(error)}`;
-  if (error instanceof Denied) return { refused: true, status: "denied", message, ...(error.comment === undefined ? {} : { comment: error.comment }) };
-  if (error instanceof TimedOut) return { refused: true, status: "timed_out", message };
-  return { refused: true, status: error.code as CallEnd, message };
+  const comment = error instanceof Denied && error.comment !== undefined ? { comment: error.comment } : {};
+  return { refused: true, status: error.code, message: tellModel(error), ...comment };
 }
 
+/** Returns what a model is told about an error. */
 export function tellModel(error: CountersignError): string {
   if (error instanceof Unknown) return `${sentence(error.message)} Do not repeat it. A person has to find out.`;
   if (error instanceof Failed) return `${sentence(error.message)} It was not run again.`;

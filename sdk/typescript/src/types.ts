@@ -4,7 +4,23 @@ export type RiskLevel = "low" | "medium" | "high" | "critical";
 export type ApprovalStatus = "pending" | "approved" | "denied" | "expired" | "superseded" | "withdrawn" | "passed";
 export type CallState = "held" | "refused" | "released" | "running" | "succeeded" | "failed" | "unknown" | "undone";
 /** Why a call will not run, or how it ended. Null while it is undecided, released or running. */
-export type CallEnd = "denied" | "expired" | "superseded" | "withdrawn" | "forbidden" | "voided" | "succeeded" | "failed" | "not_sent" | "unknown";
+export type CallEnd =
+  | "denied"
+  | "expired"
+  | "stale"
+  | "superseded"
+  | "withdrawn"
+  | "forbidden"
+  | "voided"
+  | "earlier_failed"
+  | "changed"
+  | "unreadable"
+  | "nothing_to_undo"
+  | "succeeded"
+  | "failed"
+  | "not_sent"
+  | "unknown"
+  | "undone";
 export type RulingKind = "pass" | "held" | "forbidden" | "passed_before" | "confirmed";
 export type Outcome = "succeeded" | "failed" | "not_sent" | "unknown";
 

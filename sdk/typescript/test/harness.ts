@@ -14,7 +14,7 @@ export interface World {
 }
 
 export async function openWorld(): Promise<World> {
-  const service = await Service.start(fileURLToPath(new URL("policy.toml", import.meta.url)));
+  const service = await Service.start(fileURLToPath(new URL("policy.toml", import.meta.url)), { config: "decisions_per_second = 1000\n" });
   service.addPerson("ana");
   const agentToken = service.token("--agent", "tester", "--scope", "agent");
   const ana = new Gate({ server: service.url, token: service.token("--person", "ana", "--scope", "read,decide") });
