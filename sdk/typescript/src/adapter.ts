@@ -3,10 +3,10 @@
 // INVARIANT: what a framework hands back as "approved" is never believed. A call runs only if this process has proposed
 // it, or asked for its ruling, under the run's own key; an unknown call id is refused.
 
-import { CountersignError } from "./errors.ts";
+import { CountersignError, TimedOut } from "./errors.ts";
 import { type Gate, type TurnContext, turnKey } from "./gate.ts";
 import { argumentsText } from "./json.ts";
-import type { Ran, Tool, Turn } from "./turn.ts";
+import type { Ran, RunOptions, Tool, Turn } from "./turn.ts";
 import type { Message } from "./types.ts";
 
 export interface AdapterOptions extends Omit<TurnContext, "runId" | "conversation"> {
@@ -38,8 +38,8 @@ export class AgentRun {
   readonly #context: Omit<AdapterOptions, "timeoutMs">;
   /** Calls that were proposed, by their ids. */
   readonly #proposed = new Map<string, { turn: Turn; index: number; tool: string }>();
-  /** Calls that would pass, by their ids. The ruling itself is asked for when they run. */
-  readonly #passing = new Map<string, { tool: string; text: string }>();
+  /** Tools of calls that would pass, by the ids of the calls. They are proposed, and ruled on, when they run. */
+  readonly #passing = new Map<string, string>();
 
   constructor(gate: Gate, { timeoutMs, ...context }: AdapterOptions) {
     if (!context.runId) throw new CountersignError("the run has no name", { code: "no_run", hint: "pass `runId`, such as the id of the conversation" });
@@ -57,7 +57,7 @@ export class AgentRun {
     const ruling = calls[0];
     switch (ruling?.ruling) {
       case "pass":
-        this.#passing.set(call.id, { tool: call.tool, text });
+        this.#passing.set(call.id, call.tool);
         return { ruling: "pass" };
       case "forbidden":
         return { ruling: "forbidden", reason: ruling.reason ?? "the policy forbids this call" };
@@ -83,22 +83,44 @@ export class AgentRun {
   }
 
   /** Runs a call of this run: one that was proposed and decided, or one that passes. Any other call is refused. */
-  async run<Arguments, Result>(id: string, tool: string, run: Tool<Arguments, Result>, options: { signal?: AbortSignal | undefined; conversation?: readonly Message[] | undefined } = {}): Promise<Ran<Result>> {
-    const { signal } = options;
-    const passing = this.#passing.get(id);
-    if (!this.#proposed.has(id) && passing?.tool === tool) {
-      const turn = await this.propose([{ id, tool, input: passing.text }], options.conversation, signal);
+  async run<Arguments, Result>(call: FrameworkCall, tool: Tool<Arguments, Result>, options: AdapterRunOptions<Arguments> = {}): Promise<Ran<Result>> {
+    const { signal, parse, conversation } = options;
+    if (!this.#proposed.has(call.id) && this.#passing.get(call.id) === call.tool) {
+      const turn = await this.propose([call], conversation, signal);
       await turn.decided({ timeoutMs: this.timeoutMs, signal });
     }
-    const proposed = this.#proposed.get(id);
-    if (proposed?.tool !== tool) {
-      throw new CountersignError(`\`${tool}\` was not run: this call was never proposed to a person`, {
+    const proposed = this.#proposed.get(call.id);
+    if (proposed?.tool !== call.tool) {
+      throw new CountersignError(`this call of \`${call.tool}\` was never proposed to a person`, {
         code: "not_proposed",
         hint: "an approval in the history counts only if Countersign knows it",
       });
     }
-    return proposed.turn.run(proposed.index, run, { signal });
+    return proposed.turn.run(proposed.index, tool, { signal, parse });
   }
+
+  /** Waits for the decision on a turn. Returns the error if nobody decided in time. */
+  async decided(turn: Turn, signal: AbortSignal | undefined): Promise<TimedOut | undefined> {
+    try {
+      await turn.decided({ timeoutMs: this.timeoutMs, signal });
+      return undefined;
+    } catch (error) {
+      if (error instanceof TimedOut) return error;
+      throw error;
+    }
+  }
+}
+
+export interface AdapterRunOptions<Arguments> extends RunOptions<Arguments> {
+  /** Messages before the call, for a call that has not been proposed yet. */
+  conversation?: readonly Message[] | undefined;
+}
+
+/** Options of the adapters' `settle`. */
+export interface SettleOptions {
+  signal?: AbortSignal | undefined;
+  /** False to return at once if nobody has decided yet. */
+  wait?: boolean;
 }
 
 /** Returns a result in the form in which a model is told about it. */

@@ -5,18 +5,11 @@
 // Calls that pass run within their step. The state is the messages; nothing else has to be kept.
 
 import type { ModelMessage, ToolApprovalConfiguration, ToolApprovalRequest, ToolApprovalResponse, ToolExecutionOptions, ToolSet } from "ai";
-import { AgentRun, type AdapterOptions, type FrameworkCall, tellResult } from "./adapter.ts";
-import { CountersignError, TimedOut } from "./errors.ts";
-import { type Gate, isRefusal } from "./gate.ts";
+import { type AdapterOptions, AgentRun, type FrameworkCall, type SettleOptions, tellResult } from "./adapter.ts";
+import { CountersignError } from "./errors.ts";
+import type { Gate } from "./gate.ts";
 import { tellModel } from "./tell.ts";
-import type { Turn } from "./turn.ts";
 import type { Approval, Message } from "./types.ts";
-
-export interface SettleOptions {
-  signal?: AbortSignal;
-  /** False to return at once if nobody has decided yet. */
-  wait?: boolean;
-}
 
 export interface Settled {
   /** `settled`: go on with `messages`. `pending`: nobody has decided yet. `none`: the last step asked for nothing. */
@@ -64,10 +57,10 @@ function gated(run: AgentRun, name: string, tool: ToolSet[string]): ToolSet[stri
   }
   return {
     ...tool,
-    execute: async (_: unknown, options: ToolExecutionOptions<never>) => {
+    execute: async (input: unknown, options: ToolExecutionOptions<never>) => {
       const { toolCallId, abortSignal: signal, messages } = options;
       try {
-        const ran = await run.run(toolCallId, name, async (args, call) => last(await execute(args as never, { ...options, abortSignal: call.signal } as never)), {
+        const ran = await run.run({ id: toolCallId, tool: name, input }, async (args, call) => last(await execute(args as never, { ...options, abortSignal: call.signal } as never)), {
           signal,
           conversation: conversationOf(messages),
         });
@@ -85,23 +78,12 @@ async function settle(run: AgentRun, messages: readonly ModelMessage[], { signal
   if (requests.length === 0) return { status: "none", messages: [...messages], approval: undefined };
   const turn = await run.propose(calls, conversationOf(before), signal);
   if (turn.isPending && !wait) return { status: "pending", messages: [...messages], approval: turn.approval };
-  const late = await decided(run, turn, signal);
+  const late = await run.decided(turn, signal);
   const responses = requests.map(({ approvalId }, index): ToolApprovalResponse => {
     const refusal = late ?? turn.refusal(index);
     return { type: "tool-approval-response", approvalId, approved: !refusal, ...(refusal ? { reason: tellModel(refusal) } : {}) };
   });
   return { status: "settled", messages: [...withoutResponses(messages, requests), { role: "tool", content: responses }], approval: turn.approval };
-}
-
-/** Waits for the decision. Returns the error if nobody decided in time. */
-async function decided(run: AgentRun, turn: Turn, signal: AbortSignal | undefined): Promise<TimedOut | undefined> {
-  try {
-    await turn.decided({ timeoutMs: run.timeoutMs, signal });
-    return undefined;
-  } catch (error) {
-    if (error instanceof TimedOut && isRefusal(error)) return error;
-    throw error;
-  }
 }
 
 /** Returns the requests of the last step that have no result yet, the calls that they are about, and what came before. */
