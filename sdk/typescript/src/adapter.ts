@@ -25,10 +25,18 @@ export interface FrameworkCall {
   input: unknown;
 }
 
+export type RulingPreview = { ruling: "pass" | "held" } | { ruling: "forbidden"; reason: string };
+
 /** Result of a call that a person changed. The model is told so before it sees the result. */
 export interface ChangedResult {
   notice: string;
   result: unknown;
+}
+
+/** A turn whose calls wait together, so that all of them are told the same. */
+interface SharedTurn {
+  turn: Turn;
+  decided: Promise<void> | undefined;
 }
 
 export class AgentRun {
@@ -37,7 +45,7 @@ export class AgentRun {
   readonly #runId: string;
   readonly #context: Omit<AdapterOptions, "timeoutMs">;
   /** Calls that were proposed, by their ids. */
-  readonly #proposed = new Map<string, { turn: Turn; index: number; tool: string }>();
+  readonly #proposed = new Map<string, { shared: SharedTurn; index: number; tool: string }>();
   /** Tools of calls that would pass, by the ids of the calls. They are proposed, and ruled on, when they run. */
   readonly #passing = new Map<string, string>();
 
@@ -49,21 +57,35 @@ export class AgentRun {
     this.#context = context;
   }
 
-  /** Asks how a call would be ruled on; proposes nothing. */
-  async rule(call: FrameworkCall, signal?: AbortSignal): Promise<{ ruling: "pass" | "held" } | { ruling: "forbidden"; reason: string }> {
-    if (this.#proposed.has(call.id)) return { ruling: "held" };
-    const text = textOf(call);
-    const { calls } = await this.#gate.submit({ ...this.#context, calls: [{ tool: call.tool, argumentsText: text }], dryRun: true }, { signal });
-    const ruling = calls[0];
-    switch (ruling?.ruling) {
-      case "pass":
-        this.#passing.set(call.id, call.tool);
-        return { ruling: "pass" };
-      case "forbidden":
-        return { ruling: "forbidden", reason: ruling.reason ?? "the policy forbids this call" };
-      default:
-        return { ruling: "held" };
-    }
+  /** Asks how calls would be ruled on; proposes nothing. */
+  async rule(calls: readonly FrameworkCall[], signal?: AbortSignal): Promise<RulingPreview[]> {
+    const asked = calls.filter(({ id }) => !this.#proposed.has(id));
+    const proposed = asked.map((call) => ({ tool: call.tool, argumentsText: textOf(call) }));
+    const rulings = asked.length === 0 ? [] : (await this.#gate.submit({ ...this.#context, calls: proposed, dryRun: true }, { signal })).calls;
+    asked.forEach(({ id, tool }, index) => rulings[index]?.ruling === "pass" && this.#passing.set(id, tool));
+    return calls.map((call) => {
+      const ruling = rulings[asked.indexOf(call)];
+      if (ruling?.ruling === "forbidden") return { ruling: "forbidden", reason: ruling.reason ?? "the policy forbids this call" };
+      return { ruling: ruling?.ruling === "pass" ? "pass" : "held" };
+    });
+  }
+
+  /** Proposes those calls of a turn that do not pass. Returns `undefined` if all of them pass. */
+  async proposeHeld(calls: readonly FrameworkCall[], conversation: readonly Message[], signal?: AbortSignal): Promise<Turn | undefined> {
+    const rulings = await this.rule(calls, signal);
+    const held = calls.filter((_, index) => rulings[index]?.ruling !== "pass");
+    return held.length === 0 ? undefined : this.propose(held, conversation, signal);
+  }
+
+  /** Forgets a call that has ended. */
+  forget(id: string): void {
+    this.#proposed.delete(id);
+    this.#passing.delete(id);
+  }
+
+  /** True if no call is known. */
+  get isIdle(): boolean {
+    return this.#proposed.size === 0 && this.#passing.size === 0;
   }
 
   /** Proposes the calls of one turn as one approval. The same calls again continue the earlier proposal. */
@@ -78,17 +100,15 @@ export class AgentRun {
       },
       { key, signal },
     );
-    calls.forEach(({ id, tool }, index) => this.#proposed.set(id, { turn, index, tool }));
+    const shared: SharedTurn = { turn, decided: undefined };
+    calls.forEach(({ id, tool }, index) => this.#proposed.set(id, { shared, index, tool }));
     return turn;
   }
 
   /** Runs a call of this run: one that was proposed and decided, or one that passes. Any other call is refused. */
   async run<Arguments, Result>(call: FrameworkCall, tool: Tool<Arguments, Result>, options: AdapterRunOptions<Arguments> = {}): Promise<Ran<Result>> {
     const { signal, parse, conversation } = options;
-    if (!this.#proposed.has(call.id) && this.#passing.get(call.id) === call.tool) {
-      const turn = await this.propose([call], conversation, signal);
-      await turn.decided({ timeoutMs: this.timeoutMs, signal });
-    }
+    if (!this.#proposed.has(call.id) && this.#passing.get(call.id) === call.tool) await this.propose([call], conversation, signal);
     const proposed = this.#proposed.get(call.id);
     if (proposed?.tool !== call.tool) {
       throw new CountersignError(`this call of \`${call.tool}\` was never proposed to a person`, {
@@ -96,7 +116,9 @@ export class AgentRun {
         hint: "an approval in the history counts only if Countersign knows it",
       });
     }
-    return proposed.turn.run(proposed.index, tool, { signal, parse });
+    const { shared, index } = proposed;
+    await (shared.decided ??= shared.turn.decided({ timeoutMs: this.timeoutMs, signal }));
+    return shared.turn.run(index, tool, { signal, parse });
   }
 
   /** Waits for the decision on a turn. Returns the error if nobody decided in time. */

@@ -33,13 +33,13 @@ export function countersign<TOOLS extends ToolSet>(gate: Gate, options: AdapterO
   const { tools, ...adapterOptions } = options;
   const run = new AgentRun(gate, adapterOptions);
   const toolApproval = async ({ toolCall }: { toolCall: { toolCallId: string; toolName: string; input: unknown } }) => {
-    const ruling = await run.rule({ id: toolCall.toolCallId, tool: toolCall.toolName, input: toolCall.input });
-    switch (ruling.ruling) {
+    const [ruling] = await run.rule([{ id: toolCall.toolCallId, tool: toolCall.toolName, input: toolCall.input }]);
+    switch (ruling?.ruling) {
       case "pass":
         return "not-applicable";
       case "forbidden":
         return { type: "denied", reason: ruling.reason };
-      case "held":
+      default:
         return "user-approval";
     }
   };

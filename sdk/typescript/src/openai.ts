@@ -48,7 +48,8 @@ export function countersign(gate: Gate, options: AdapterOptions): GatedTools {
       // A forbidden call is an interruption as well: it is rejected with the reason when it is settled.
       needsApproval: async (_: unknown, input: unknown, callId?: string) => {
         if (!callId) return true;
-        return (await run.rule({ id: callId, tool: made.name, input })).ruling !== "pass";
+        const [ruling] = await run.rule([{ id: callId, tool: made.name, input }]);
+        return ruling?.ruling !== "pass";
       },
     } as never) as FunctionTool;
     names.add(made.name);

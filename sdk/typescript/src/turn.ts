@@ -92,6 +92,11 @@ export class Turn {
     return this.#approval?.status === "pending";
   }
 
+  /** Reads the approval again, if a person still has to decide. */
+  async refresh({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    if (this.#approval?.status === "pending") this.#approval = await this.#gate.approval(this.#approval.id, { signal });
+  }
+
   /** Waits until a person has decided, if that is needed. */
   async decided({ timeoutMs, signal }: DecidedOptions = {}): Promise<void> {
     const approval = this.#approval;
