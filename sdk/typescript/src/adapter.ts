@@ -150,6 +150,7 @@ export function tellResult<Result>({ result, notice }: Ran<Result>): Result | Ch
   return notice === undefined ? result : { notice, result };
 }
 
-function textOf({ tool, input }: FrameworkCall): string {
+/** Returns the arguments of a call as JSON text. */
+export function textOf({ tool, input }: FrameworkCall): string {
   return typeof input === "string" ? input || "{}" : argumentsText(tool, input ?? {});
 }

@@ -8,8 +8,9 @@ import type { ModelMessage, ToolApprovalConfiguration, ToolApprovalRequest, Tool
 import { type AdapterOptions, AgentRun, type FrameworkCall, type SettleOptions, tellResult } from "./adapter.ts";
 import { CountersignError } from "./errors.ts";
 import type { Gate } from "./gate.ts";
+import { conversationOf } from "./messages.ts";
 import { tellModel } from "./tell.ts";
-import type { Approval, Message } from "./types.ts";
+import type { Approval } from "./types.ts";
 
 export interface Settled {
   /** `settled`: go on with `messages`. `pending`: nobody has decided yet. `none`: the last step asked for nothing. */
@@ -110,37 +111,6 @@ function withoutResponses(messages: readonly ModelMessage[], requests: readonly 
     const content = message.content.filter((part) => part.type !== "tool-approval-response" || !ids.has(part.approvalId));
     return content.length > 0 ? [{ ...message, content }] : [];
   });
-}
-
-/** Returns the conversation in the form in which the server looks for the origin of values. */
-function conversationOf(messages: readonly ModelMessage[]): Message[] {
-  return messages.flatMap((message): Message[] => {
-    switch (message.role) {
-      case "user":
-        return texts(message.content).map((text) => ({ role: "user", text }));
-      case "assistant": {
-        if (typeof message.content === "string") return [{ role: "assistant", text: message.content }];
-        return message.content.flatMap((part): Message[] => {
-          if (part.type === "text") return [{ role: "assistant", text: part.text }];
-          if (part.type === "tool-call") return [{ role: "assistant", text: `${part.toolName} ${JSON.stringify(part.input)}` }];
-          return [];
-        });
-      }
-      case "tool":
-        return message.content.flatMap((part): Message[] => (part.type === "tool-result" ? [{ role: "tool", name: part.toolName, text: textOfOutput(part.output) }] : []));
-      default:
-        return [];
-    }
-  });
-}
-
-function texts(content: string | readonly { type: string }[]): string[] {
-  if (typeof content === "string") return [content];
-  return content.flatMap((part) => (part.type === "text" && "text" in part ? [String(part.text)] : []));
-}
-
-function textOfOutput(output: { type: string; value?: unknown }): string {
-  return typeof output.value === "string" ? output.value : JSON.stringify(output.value ?? null);
 }
 
 /** A tool may yield preliminary results; the last one is its result. */

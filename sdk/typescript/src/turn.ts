@@ -59,9 +59,9 @@ interface Started {
 
 const approvedCalls = new WeakMap<object, ApprovedCall>();
 
-/** Returns the call whose approved arguments a tool was given as this object, for tools that a framework calls. */
-export function approvedCall(args: object): ApprovedCall | undefined {
-  return approvedCalls.get(args);
+/** Returns the call that a tool runs, for tools that a framework calls. `given` are its arguments or its abort signal. */
+export function approvedCall(given: object): ApprovedCall | undefined {
+  return approvedCalls.get(given);
 }
 
 /** Pause between two looks at a call that another process runs. */
@@ -208,7 +208,8 @@ export class Turn {
       await finish("not_sent", message(error));
       throw error;
     }
-    if (typeof args === "object" && args !== null) approvedCalls.set(args, call);
+    // A framework may copy the one or wrap the other.
+    for (const given of [args, call.signal]) if (typeof given === "object" && given !== null) approvedCalls.set(given, call);
     let result: Result;
     try {
       result = await tool(args, call);
