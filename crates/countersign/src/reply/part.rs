@@ -9,6 +9,7 @@ use super::word::Words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     granted: Positions,
+    named: Positions,
     by_number: Positions,
 }
 
@@ -16,6 +17,11 @@ impl Part {
     /// Returns true if the call at this position, from 1, is granted.
     pub fn grants(self, position: usize) -> bool {
         self.granted.has(position)
+    }
+
+    /// Returns true if the reply names this position, by a number or an ordinal, whether to grant or to exclude it.
+    pub fn names(self, position: usize) -> bool {
+        self.named.has(position)
     }
 
     /// Returns true if the reply names this position by a number ("only 2 and 3") rather than by an ordinal ("only the
@@ -212,6 +218,65 @@ const LAST: [&str; 8] = [
     "ultimo",
 ];
 
+/// Number words from "one" on. Words that are articles as well, such as "un" and "ein", are left out.
+const CARDINALS: [&[&str]; 12] = [
+    &["one", "uno", "eins"],
+    &["two", "dos", "zwei", "deux"],
+    &["three", "tres", "drei", "trois"],
+    &["four", "cuatro", "vier", "quatre"],
+    &["five", "cinco", "funf", "cinq"],
+    &["six", "seis", "sechs"],
+    &["seven", "siete", "sieben", "sept"],
+    &["eight", "ocho", "acht", "huit"],
+    &["nine", "nueve", "neun", "neuf"],
+    &["ten", "diez", "zehn", "dix"],
+    &["eleven", "once", "elf", "onze"],
+    &["twelve", "doce", "zwolf", "douze"],
+];
+
+/// Returns the positions that a text on a card of `count` calls could be taken to name: "room-3", "Q3", "third page",
+/// "Three".
+pub(crate) fn positions_in(text: &str, count: usize) -> Vec<usize> {
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    let words = words.flat_map(|word| {
+        let digits = word.split(|c: char| !c.is_ascii_digit());
+        digits.chain([word]).filter(|part| !part.is_empty())
+    });
+    words
+        .filter_map(|word| {
+            if word.bytes().all(|byte| byte.is_ascii_digit()) {
+                return word.parse().ok().filter(|_| !word.starts_with('0'));
+            }
+            let word = folded(word);
+            let among = |table: &[&[&str]]| {
+                let at = table
+                    .iter()
+                    .position(|forms| forms.iter().any(|form| folded(form) == word));
+                at.map(|index| index + 1)
+            };
+            match LAST.iter().any(|form| folded(form) == word) {
+                true => Some(count),
+                false => among(&ORDINALS).or_else(|| among(&CARDINALS)),
+            }
+        })
+        .collect()
+}
+
+/// Returns a word in lower case and without accents, to compare it with the tables.
+fn folded(word: &str) -> String {
+    let lower = word.chars().flat_map(char::to_lowercase);
+    lower
+        .map(|c| match c {
+            'á' | 'à' | 'ã' => 'a',
+            'é' | 'è' | 'ê' => 'e',
+            'í' => 'i',
+            'ó' | 'ö' | 'õ' => 'o',
+            'ú' | 'ü' => 'u',
+            other => other,
+        })
+        .collect()
+}
+
 /// The calls that a reply names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selected {
@@ -252,7 +317,11 @@ pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     let numbers = listed.iter().filter(|listed| !listed.is_ordinal);
     let by_number = Positions::of(numbers.map(|listed| listed.position));
     // A reply that excludes every call is not read as a plain no.
-    (granted != Positions(0)).then_some(Selected::Some(Part { granted, by_number }))
+    (granted != Positions(0)).then_some(Selected::Some(Part {
+        granted,
+        named,
+        by_number,
+    }))
 }
 
 /// A position as the reply names it.
