@@ -25,7 +25,8 @@ use crate::json;
 use crate::policy::{OnOther, Policy};
 use crate::prompt::{Button, LONGEST_MESSAGE, Pressed, Prompt, PromptOptions, SHORTEST_LIMIT, summary};
 use crate::reply::{
-    CardWords, Interpreted, Reading, Why, begins_with_no, interpret, is_about_card, positions_in,
+    CardWords, Interpreted, Reading, Why, begins_with_no, interpret, is_about_card, mentions_action,
+    positions_in,
 };
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
@@ -568,13 +569,16 @@ impl MessageResponse {
 
 /// Turns a reply into a question if it names a call by a number or an ordinal ("only number 2", "all but the third") that
 /// is also in a value of another call, because the person may mean that other call. An ordinal is compared with texts
-/// only: the third of several calls is hardly the one with the amount 3.
+/// only: the third of several calls is hardly the one with the amount 3. "All but the third action" is clear.
 fn ask_if_values_are_named(read: Interpreted, text: &str, pending: &Approval) -> Interpreted {
     let Reading::Part(part) = read.reading else {
         return read;
     };
     let count = pending.calls.len();
     let is_named = |position: usize, leaf: &json::Leaf<'_>| {
+        if part.says_action() && !mentions_action(&leaf.text()) {
+            return false;
+        }
         let numbers = positions_in(&leaf.text(), count);
         let is_text = leaf.kind == json::Kind::String;
         let mut others = numbers.into_iter().filter(|number| *number != position);

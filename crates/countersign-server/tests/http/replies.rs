@@ -768,6 +768,10 @@ async fn a16_a_number_that_is_also_a_value_is_asked_again() {
         (&rooms, "all but the third", 0),
         (&rooms, "only the first", 1),
         (&last, "all but the last", 0),
+        (&named, "all but the third action", 2),
+        (&rooms, "only actions 1 and 3", 2),
+        (&shifted, "all but action 2", 2),
+        (&shifted, "todas menos la acción 2", 2),
     ] {
         chat.show_each("send_note", arguments).await;
         let before = chat.ran();

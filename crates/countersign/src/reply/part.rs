@@ -11,6 +11,7 @@ pub struct Part {
     granted: Positions,
     named: Positions,
     by_number: Positions,
+    says_action: bool,
 }
 
 impl Part {
@@ -22,6 +23,11 @@ impl Part {
     /// Returns true if the reply names this position, by a number or an ordinal, whether to grant or to exclude it.
     pub fn names(self, position: usize) -> bool {
         self.named.has(position)
+    }
+
+    /// Returns true if the reply says that its numbers are positions: "only action 2", "all but the third action".
+    pub fn says_action(self) -> bool {
+        self.says_action
     }
 
     /// Returns true if the reply names this position by a number ("only 2 and 3") rather than by an ordinal ("only the
@@ -107,9 +113,12 @@ const WEAK_BUT: [&str; 5] = ["but", "pero", "aber", "mais", "mas"];
 const NOT: [&str; 5] = ["not", "no", "nicht", "pas", "não"];
 const AND: [&str; 8] = ["and", "y", "e", "und", "et", "&", "plus", "also"];
 /// Words that make the number after them a position rather than a count.
-const NUMBER: [&str; 9] = [
-    "number", "numbers", "#", "nr", "item", "items", "número", "numero", "nummer",
+const NUMBER: [&str; 13] = [
+    "number", "numbers", "#", "nr", "item", "items", "número", "numero", "nummer", "action", "actions",
+    "acción", "acciones",
 ];
+/// Words for what a card lists ("5 actions"). With one of them, a number can only be a position.
+const ACTION: [&str; 4] = ["action", "actions", "acción", "acciones"];
 /// Articles. "Only the 2" may mean both of two.
 const ARTICLE: [&str; 11] = [
     "the", "la", "el", "las", "los", "le", "les", "die", "der", "das", "den",
@@ -117,7 +126,7 @@ const ARTICLE: [&str; 11] = [
 /// Articles that make an ordinal something else than a position: "a second", "une seconde".
 const INDEFINITE: [&str; 10] = ["a", "an", "un", "una", "une", "uno", "um", "uma", "ein", "eine"];
 /// Words after a number that change nothing.
-const THING: [&str; 3] = ["one", "ones", "item"];
+const THING: [&str; 7] = ["one", "ones", "item", "action", "actions", "acción", "acciones"];
 const COURTESY: [&str; 7] = ["please", "pls", "por", "favor", "bitte", "thanks", "gracias"];
 
 const ORDINALS: [&[&str]; 20] = [
@@ -262,6 +271,12 @@ pub(crate) fn positions_in(text: &str, count: usize) -> Vec<usize> {
         .collect()
 }
 
+/// Returns true if a text contains a word such as "action", so that "action 2" may mean that text.
+pub(crate) fn mentions_action(text: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).map(folded);
+    words.any(|word| ACTION.iter().any(|form| folded(form) == word))
+}
+
 /// Returns a word in lower case and without accents, to compare it with the tables.
 fn folded(word: &str) -> String {
     let lower = word.chars().flat_map(char::to_lowercase);
@@ -299,7 +314,12 @@ pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     if !(2..=ORDINALS.len()).contains(&count) || words.is_question || words.hidden.is_some() {
         return None;
     }
-    let mut parser = ListParser { words, count, at: 0 };
+    let mut parser = ListParser {
+        words,
+        count,
+        at: 0,
+        says_action: false,
+    };
     let (takes, is_short) = parser.beginning()?;
     let (listed, is_named) = parser.list(is_short)?;
     parser.skip(&COURTESY);
@@ -321,6 +341,7 @@ pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
         granted,
         named,
         by_number,
+        says_action: parser.says_action,
     }))
 }
 
@@ -335,6 +356,8 @@ struct ListParser<'a> {
     words: &'a Words,
     count: usize,
     at: usize,
+    /// True once a word such as "action" was read beside a number.
+    says_action: bool,
 }
 
 impl ListParser<'_> {
@@ -350,6 +373,13 @@ impl ListParser<'_> {
 
     fn skip(&mut self, list: &[&str]) {
         while self.at < self.words.len() && self.take(list) {}
+    }
+
+    /// Skips words of a list, and notes if one of them says that a number is a position.
+    fn skip_noun(&mut self, list: &[&str]) {
+        let from = self.at;
+        self.skip(list);
+        self.says_action |= (from..self.at).any(|at| ACTION.contains(&self.words.get(at)));
     }
 
     /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve"; `None` if the reply begins
@@ -405,7 +435,7 @@ impl ListParser<'_> {
             }
             self.skip(&ARTICLE);
             let numbering = self.at;
-            self.skip(&NUMBER);
+            self.skip_noun(&NUMBER);
             let Some(listed) = self.number() else {
                 // After a comma or an "and" a number has to follow.
                 if is_parted && !COURTESY.contains(&self.word()) {
@@ -421,7 +451,7 @@ impl ListParser<'_> {
             }
             found.push(listed);
             self.at += 1;
-            self.skip(&THING);
+            self.skip_noun(&THING);
         }
         (!found.is_empty()).then_some((found, is_named))
     }

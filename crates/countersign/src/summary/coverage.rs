@@ -316,7 +316,8 @@ mod tests {
         let long = format!(r#"{{"a":"{}","n":1e2,"m":100}}"#, "x".repeat(301));
         check("{{ a }} {{ n }} {{ m }}", &long, &["/m"]);
         let list = r#"{"a":["x","y"],"b":["x, y"],"c":[{"d":1}],"e":[]}"#;
-        check("{{ a }} {{ b }} {{ c }} {{ e }}", list, &["/a/0", "/a/1"]);
+        check("{{ a }} / {{ b }} / {{ c }} / {{ e }}", list, &["/a/0", "/a/1"]);
+        check("{{ a }} {{ b }}", list, &[]);
         check("{{ a }}, {{ b }}", r#"{"a":["x","y"],"b":"z"}"#, &["/b"]);
         check(
             "{{ a }}, {{ b }}",
