@@ -26,7 +26,10 @@ use crate::id::{Channel, Key, Tenant};
 use crate::json;
 use crate::policy::{OnOther, Policy};
 use crate::prompt::{Button, LONGEST_MESSAGE, Pressed, Prompt, PromptOptions, SHORTEST_LIMIT, summary};
-use crate::reply::{CardWords, Interpreted, Reading, Why, begins_with_no, interpret, is_about_card};
+use crate::reply::{
+    CardWords, Interpreted, Reading, Why, begins_with_no, interpret, is_about_card, mentions_action,
+    positions_in,
+};
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
@@ -727,25 +730,26 @@ fn is_decided_by(approval: &Approval, message: &Message) -> bool {
         .any(|(by, key)| *by == message.sender.person && is_key(key))
 }
 
-/// Turns a reply into a question if it names a call by a number ("only number 2") that is also a value of another call,
-/// because the person may mean that other call.
+/// Turns a reply into a question if it names a call by a number or an ordinal ("only number 2", "all but the third") that
+/// is also in a value of another call, because the person may mean that other call. An ordinal is compared with texts
+/// only: the third of several calls is hardly the one with the amount 3. "All but the third action" is clear.
 fn ask_if_values_are_named(read: Interpreted, text: &str, pending: &Approval) -> Interpreted {
     let Reading::Part(part) = read.reading else {
         return read;
     };
-    let is_named = |position: usize, value: &str| {
-        let numbers = value.split_whitespace().filter_map(|word| {
-            let word = word.trim_matches(|c: char| !c.is_alphanumeric());
-            word.parse::<usize>()
-                .ok()
-                .filter(|_| !word.starts_with(['0', '+']))
-        });
-        let mut others = numbers.filter(|number| *number != position);
-        others.any(|number| part.names_by_number(number))
+    let count = pending.calls.len();
+    let is_named = |position: usize, leaf: &json::Leaf<'_>| {
+        if part.says_action() && !mentions_action(&leaf.text()) {
+            return false;
+        }
+        let numbers = positions_in(&leaf.text(), count);
+        let is_text = leaf.kind == json::Kind::String;
+        let mut others = numbers.into_iter().filter(|number| *number != position);
+        others.any(|number| part.names_by_number(number) || (is_text && part.names(number)))
     };
     let has_named_value = |(index, call): (usize, &Call)| {
         let leaves = json::leaves(call.arguments.as_bytes());
-        leaves.iter().any(|leaf| is_named(index + 1, &leaf.text()))
+        leaves.iter().any(|leaf| is_named(index + 1, leaf))
     };
     match pending.calls.iter().enumerate().any(has_named_value) {
         true => Interpreted {

@@ -31,6 +31,7 @@ pub(crate) use about_card::{CardWords, begins_with_no, is_about_card};
 pub use kind::PieceKind;
 pub use offer::{Bare, Offer};
 pub use part::Part;
+pub(crate) use part::{mentions_action, positions_in};
 pub use undo::asks_for_undo;
 pub use why::Why;
 

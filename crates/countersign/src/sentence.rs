@@ -127,7 +127,7 @@ impl Sentences {
             unclear: "That could mean more than one thing. Please say \"{yes}\" or \"{no}\".".to_owned(),
             which_ones: "Which ones? Please name them by their numbers, as in \"all but number 2\" or \"only 1 and 3\"."
                 .to_owned(),
-            which_places: "Which ones? Such a number is also a value here. Please say \"only the first\" or \"all but the second\"."
+            which_places: "Which ones? Such a number is also a value here. Please say \"only action 1\" or \"all but action 2\"."
                 .to_owned(),
             too_little_irreversible: "This cannot be undone. Please say \"{yes}\" or \"{no}\".".to_owned(),
             partial_hint: "leaves one out; or say \"all but the first\"".to_owned(),
@@ -177,7 +177,7 @@ impl Sentences {
             too_little: "Con eso no basta. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             unclear: "Eso se puede entender de varias maneras. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             which_ones: "¿Cuáles? Di sus números, por favor: \"todas menos la número 2\" o \"solo 1 y 3\".".to_owned(),
-            which_places: "¿Cuáles? Ese número también es un valor aquí. Di \"solo la primera\" o \"todas menos la segunda\", por favor."
+            which_places: "¿Cuáles? Ese número también es un valor aquí. Di \"solo la acción 1\" o \"todas menos la acción 2\", por favor."
                 .to_owned(),
             too_little_irreversible: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             partial_hint: "deja una fuera; o di \"todas menos la primera\"".to_owned(),

@@ -732,8 +732,8 @@ async fn a16_all_of_several_calls_are_granted_by_all() {
     }
 }
 
-/// "Only number 2" means the second call, or the call with the number 2: with such a value elsewhere on the card, only
-/// an ordinal names a call.
+/// "Only number 2" means the second call, or the call with the number 2; "all but the third" the third call, or the page
+/// called "third". With such a value elsewhere on the card, the person is asked again.
 #[tokio::test]
 async fn a16_a_number_that_is_also_a_value_is_asked_again() {
     let mut chat = Chat::new().await;
@@ -741,7 +741,10 @@ async fn a16_a_number_that_is_also_a_value_is_asked_again() {
     let shifted = ids([json!(2), json!(3), json!(4)]);
     let own = ids([json!(1), json!(2), json!(3)]);
     let words = ids([json!("ticket 2"), json!("x"), json!("#1")]);
-    let unrelated = ids([json!("2026-11-02"), json!(20), json!("v2")]);
+    let unrelated = ids([json!("2026-11-02"), json!(20), json!("v20")]);
+    let named = ids([json!("second"), json!("Third page"), json!("first")]);
+    let rooms = ids([json!("room-2"), json!("Q3"), json!("drei")]);
+    let last = ids([json!("the last one"), json!("x"), json!("y")]);
     let mut wrong = Vec::new();
     for (arguments, reply, runs) in [
         (&shifted, "only number 2", 0),
@@ -756,6 +759,19 @@ async fn a16_a_number_that_is_also_a_value_is_asked_again() {
         (&words, "all but number 2", 0),
         (&words, "all but number 3", 2),
         (&unrelated, "only number 2", 1),
+        (&unrelated, "all but the third", 2),
+        (&named, "all but the third", 0),
+        (&named, "only the first", 0),
+        (&named, "only 1 and 3", 0),
+        (&named, "yes", 3),
+        (&rooms, "only 1 and 3", 0),
+        (&rooms, "all but the third", 0),
+        (&rooms, "only the first", 1),
+        (&last, "all but the last", 0),
+        (&named, "all but the third action", 2),
+        (&rooms, "only actions 1 and 3", 2),
+        (&shifted, "all but action 2", 2),
+        (&shifted, "todas menos la acción 2", 2),
     ] {
         chat.show_each("send_note", arguments).await;
         let before = chat.ran();

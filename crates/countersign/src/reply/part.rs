@@ -9,13 +9,25 @@ use super::word::Words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     granted: Positions,
+    named: Positions,
     by_number: Positions,
+    says_action: bool,
 }
 
 impl Part {
     /// Returns true if the call at this position, from 1, is granted.
     pub fn grants(self, position: usize) -> bool {
         self.granted.has(position)
+    }
+
+    /// Returns true if the reply names this position, by a number or an ordinal, whether to grant or to exclude it.
+    pub fn names(self, position: usize) -> bool {
+        self.named.has(position)
+    }
+
+    /// Returns true if the reply says that its numbers are positions: "only action 2", "all but the third action".
+    pub fn says_action(self) -> bool {
+        self.says_action
     }
 
     /// Returns true if the reply names this position by a number ("only 2 and 3") rather than by an ordinal ("only the
@@ -101,9 +113,12 @@ const WEAK_BUT: [&str; 5] = ["but", "pero", "aber", "mais", "mas"];
 const NOT: [&str; 5] = ["not", "no", "nicht", "pas", "não"];
 const AND: [&str; 8] = ["and", "y", "e", "und", "et", "&", "plus", "also"];
 /// Words that make the number after them a position rather than a count.
-const NUMBER: [&str; 9] = [
-    "number", "numbers", "#", "nr", "item", "items", "número", "numero", "nummer",
+const NUMBER: [&str; 13] = [
+    "number", "numbers", "#", "nr", "item", "items", "número", "numero", "nummer", "action", "actions",
+    "acción", "acciones",
 ];
+/// Words for what a card lists ("5 actions"). With one of them, a number can only be a position.
+const ACTION: [&str; 4] = ["action", "actions", "acción", "acciones"];
 /// Articles. "Only the 2" may mean both of two.
 const ARTICLE: [&str; 11] = [
     "the", "la", "el", "las", "los", "le", "les", "die", "der", "das", "den",
@@ -111,7 +126,7 @@ const ARTICLE: [&str; 11] = [
 /// Articles that make an ordinal something else than a position: "a second", "une seconde".
 const INDEFINITE: [&str; 10] = ["a", "an", "un", "una", "une", "uno", "um", "uma", "ein", "eine"];
 /// Words after a number that change nothing.
-const THING: [&str; 3] = ["one", "ones", "item"];
+const THING: [&str; 7] = ["one", "ones", "item", "action", "actions", "acción", "acciones"];
 const COURTESY: [&str; 7] = ["please", "pls", "por", "favor", "bitte", "thanks", "gracias"];
 
 const ORDINALS: [&[&str]; 20] = [
@@ -212,6 +227,71 @@ const LAST: [&str; 8] = [
     "ultimo",
 ];
 
+/// Number words from "one" on. Words that are articles as well, such as "un" and "ein", are left out.
+const CARDINALS: [&[&str]; 12] = [
+    &["one", "uno", "eins"],
+    &["two", "dos", "zwei", "deux"],
+    &["three", "tres", "drei", "trois"],
+    &["four", "cuatro", "vier", "quatre"],
+    &["five", "cinco", "funf", "cinq"],
+    &["six", "seis", "sechs"],
+    &["seven", "siete", "sieben", "sept"],
+    &["eight", "ocho", "acht", "huit"],
+    &["nine", "nueve", "neun", "neuf"],
+    &["ten", "diez", "zehn", "dix"],
+    &["eleven", "once", "elf", "onze"],
+    &["twelve", "doce", "zwolf", "douze"],
+];
+
+/// Returns the positions that a text on a card of `count` calls could be taken to name: "room-3", "Q3", "third page",
+/// "Three".
+pub(crate) fn positions_in(text: &str, count: usize) -> Vec<usize> {
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    let words = words.flat_map(|word| {
+        let digits = word.split(|c: char| !c.is_ascii_digit());
+        digits.chain([word]).filter(|part| !part.is_empty())
+    });
+    words
+        .filter_map(|word| {
+            if word.bytes().all(|byte| byte.is_ascii_digit()) {
+                return word.parse().ok().filter(|_| !word.starts_with('0'));
+            }
+            let word = folded(word);
+            let among = |table: &[&[&str]]| {
+                let at = table
+                    .iter()
+                    .position(|forms| forms.iter().any(|form| folded(form) == word));
+                at.map(|index| index + 1)
+            };
+            match LAST.iter().any(|form| folded(form) == word) {
+                true => Some(count),
+                false => among(&ORDINALS).or_else(|| among(&CARDINALS)),
+            }
+        })
+        .collect()
+}
+
+/// Returns true if a text contains a word such as "action", so that "action 2" may mean that text.
+pub(crate) fn mentions_action(text: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).map(folded);
+    words.any(|word| ACTION.iter().any(|form| folded(form) == word))
+}
+
+/// Returns a word in lower case and without accents, to compare it with the tables.
+fn folded(word: &str) -> String {
+    let lower = word.chars().flat_map(char::to_lowercase);
+    lower
+        .map(|c| match c {
+            'á' | 'à' | 'ã' => 'a',
+            'é' | 'è' | 'ê' => 'e',
+            'í' => 'i',
+            'ó' | 'ö' | 'õ' => 'o',
+            'ú' | 'ü' => 'u',
+            other => other,
+        })
+        .collect()
+}
+
 /// The calls that a reply names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selected {
@@ -234,7 +314,12 @@ pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     if !(2..=ORDINALS.len()).contains(&count) || words.is_question || words.hidden.is_some() {
         return None;
     }
-    let mut parser = ListParser { words, count, at: 0 };
+    let mut parser = ListParser {
+        words,
+        count,
+        at: 0,
+        says_action: false,
+    };
     let (takes, is_short) = parser.beginning()?;
     let (listed, is_named) = parser.list(is_short)?;
     parser.skip(&COURTESY);
@@ -252,7 +337,12 @@ pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     let numbers = listed.iter().filter(|listed| !listed.is_ordinal);
     let by_number = Positions::of(numbers.map(|listed| listed.position));
     // A reply that excludes every call is not read as a plain no.
-    (granted != Positions(0)).then_some(Selected::Some(Part { granted, by_number }))
+    (granted != Positions(0)).then_some(Selected::Some(Part {
+        granted,
+        named,
+        by_number,
+        says_action: parser.says_action,
+    }))
 }
 
 /// A position as the reply names it.
@@ -266,6 +356,8 @@ struct ListParser<'a> {
     words: &'a Words,
     count: usize,
     at: usize,
+    /// True once a word such as "action" was read beside a number.
+    says_action: bool,
 }
 
 impl ListParser<'_> {
@@ -281,6 +373,13 @@ impl ListParser<'_> {
 
     fn skip(&mut self, list: &[&str]) {
         while self.at < self.words.len() && self.take(list) {}
+    }
+
+    /// Skips words of a list, and notes if one of them says that a number is a position.
+    fn skip_noun(&mut self, list: &[&str]) {
+        let from = self.at;
+        self.skip(list);
+        self.says_action |= (from..self.at).any(|at| ACTION.contains(&self.words.get(at)));
     }
 
     /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve"; `None` if the reply begins
@@ -336,7 +435,7 @@ impl ListParser<'_> {
             }
             self.skip(&ARTICLE);
             let numbering = self.at;
-            self.skip(&NUMBER);
+            self.skip_noun(&NUMBER);
             let Some(listed) = self.number() else {
                 // After a comma or an "and" a number has to follow.
                 if is_parted && !COURTESY.contains(&self.word()) {
@@ -352,7 +451,7 @@ impl ListParser<'_> {
             }
             found.push(listed);
             self.at += 1;
-            self.skip(&THING);
+            self.skip_noun(&THING);
         }
         (!found.is_empty()).then_some((found, is_named))
     }

@@ -89,9 +89,7 @@ impl TemplateOutput {
             let mut pointer = String::new();
             print.path.iter().for_each(|key| push_segment(&mut pointer, key));
             match &value.node {
-                Node::Array(items)
-                    if is_plain_list(items) && items.iter().all(|item| print.is_clear(item.text())) =>
-                {
+                Node::Array(items) if is_plain_list(items) && print.is_clear(&list_text(items)) => {
                     pointers
                         .extend((0..items.len()).map(|at| escape(&format!("{pointer}/{at}")).into_owned()));
                 }
@@ -237,6 +235,13 @@ fn is_plain_list(items: &[Tree<'_>]) -> bool {
     (2..=MAX_ITEMS).contains(&items.len()) && items.iter().all(is_plain)
 }
 
+/// Returns the list as a summary prints it. The separator counts, too: after `{{ name }}, {{ email }}`, two addresses look
+/// like a name and an address.
+fn list_text(items: &[Tree<'_>]) -> String {
+    let texts: Vec<&str> = items.iter().map(|item| item.text()).collect();
+    texts.join(", ")
+}
+
 fn is_item(text: &str) -> bool {
     !text.is_empty() && !text.contains(|character: char| character.is_whitespace() || character == ',')
 }
@@ -311,7 +316,15 @@ mod tests {
         let long = format!(r#"{{"a":"{}","n":1e2,"m":100}}"#, "x".repeat(301));
         check("{{ a }} {{ n }} {{ m }}", &long, &["/m"]);
         let list = r#"{"a":["x","y"],"b":["x, y"],"c":[{"d":1}],"e":[]}"#;
-        check("{{ a }} {{ b }} {{ c }} {{ e }}", list, &["/a/0", "/a/1"]);
+        check("{{ a }} / {{ b }} / {{ c }} / {{ e }}", list, &["/a/0", "/a/1"]);
+        check("{{ a }} {{ b }}", list, &[]);
+        check("{{ a }}, {{ b }}", r#"{"a":["x","y"],"b":"z"}"#, &["/b"]);
+        check(
+            "{{ a }}, {{ b }}",
+            r#"{"a":"x","b":["y","z"]}"#,
+            &["/a", "/b/0", "/b/1"],
+        );
+        check("{{ a }} for {{ b }}", list, &["/a/0", "/a/1"]);
         let many = format!(r#"{{"a":[{}1]}}"#, "1,".repeat(20));
         check("{{ a }}", &many, &[]);
     }
