@@ -9,7 +9,8 @@
 mod channel_state;
 
 use channel_state::{
-    Card, ChannelState, FetchedCard, Undecided, UndecidedEffect, read_channel, update_channel,
+    Card, ChannelState, FetchedCard, Undecided, UndecidedEffect, mark_heard, read_channel, unmark_heard,
+    update_channel,
 };
 
 use std::borrow::Cow;
@@ -274,9 +275,11 @@ impl Conversations {
             message.channel.clone(),
             message.id.clone(),
         );
-        let said = match pending {
-            Some(pending) => self.hear_new(message, pending, &state).await,
-            None => Ok(MessageResponse::passed_on(true)),
+        let said = match (mark_heard(store, &tenant, &channel, &id).await, pending) {
+            (Ok(true), Some(pending)) => self.hear_new(message, pending, &state).await,
+            (Ok(true), None) => Ok(MessageResponse::passed_on(true)),
+            (Ok(false), _) => self.hear_again(&message, &state).await,
+            (Err(error), _) => Err(error),
         };
         match &said {
             Ok(said) => {
@@ -291,6 +294,7 @@ impl Conversations {
                 let forgotten = update_channel(store, &tenant, &channel, |state| state.forget(&id));
                 // The store is failing already. If this fails as well, the retry is ignored and decides nothing.
                 let _ = forgotten.await;
+                let _ = unmark_heard(store, &tenant, &channel, &id).await;
             }
         }
         said

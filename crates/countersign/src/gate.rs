@@ -549,7 +549,11 @@ impl Gate {
                 .optional(definition.hash().as_ref().map(|hash| hash.0.as_slice()))
                 .field(arguments);
         }
-        // Submissions without options, working folders or credentials keep the hash that earlier versions computed.
+        // Submissions without a person, options, working folders or credentials keep the hash that earlier versions
+        // computed.
+        if let Some(person) = &submission.on_behalf_of {
+            fields = fields.field(b"on behalf of").field(person.as_str().as_bytes());
+        }
         let options = submission.options;
         if options != SubmissionOptions::default() {
             let millis = |time: Option<Duration>| time.map(|time| time.as_millis().to_be_bytes());

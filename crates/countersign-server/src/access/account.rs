@@ -190,8 +190,17 @@ impl Account {
     }
 
     /// Removes an account. The person's sessions, tokens, links, chat senders and pending endorsements become invalid,
-    /// even if somebody of that name is added later.
+    /// even if somebody of that name is added later. The only administrator cannot be removed.
     pub async fn remove(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<(), AccessError> {
+        if let Some(account) = Account::find(store, tenant, person).await?
+            && account.admin
+        {
+            let accounts = Account::list(store, tenant).await?;
+            if accounts.iter().filter(|account| account.admin).count() == 1 {
+                let reason = format!("`{person}` is the only administrator; make somebody else one first");
+                return Err(AccessError::NotAllowed(reason));
+            }
+        }
         // Earlier versions stored accounts under the name as written, including names that are not accepted now.
         let written = store
             .take_entry(Kind::Person, &key(tenant, person.as_str()))

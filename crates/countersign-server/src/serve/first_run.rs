@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use countersign::display::escape;
 use countersign::id::Person;
+use countersign::registry::{Entry, Kind};
 
 use crate::access::{Account, Link};
 use crate::cli::Global;
@@ -32,17 +33,28 @@ pub struct Tryout {
 /// Group of the people who approve calls of tools for which the policy names no other approvers.
 const APPROVERS: &str = "approvers";
 
-/// Creates an administrator account if there is none, and prints which pages to open. Prints a sign-in link for a new
-/// account, and always if the service runs without configuration.
+/// Creates an administrator account if there has never been one, and prints which pages to open. Prints a sign-in link
+/// for a new account, and always if the service runs without configuration.
 pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Output) -> Result<(), Failure> {
     let tenant = &app.settings.tenant;
     let accounts = Account::list(app.store(), tenant).await?;
     let is_first = accounts.is_empty();
+    let had_admin = had_admin(app).await?;
     let person = match accounts.into_iter().find(|account| account.admin) {
         Some(account) if start.tryout.is_some() => Some(account.name),
         Some(_) => None,
+        None if had_admin => {
+            output.notice(
+                "no_administrator",
+                "nobody is an administrator any more; `countersign person add NAME --admin` adds one",
+            );
+            None
+        }
         None => Some(first_account(app, global).await?),
     };
+    if !had_admin {
+        note_admin(app).await?;
+    }
     let base = &start.base;
     let mut text = format!(
         "{}  {base}/approvals\n",
@@ -117,6 +129,31 @@ fn talks(app: &App, base: &str) -> String {
         text.push_str("  Without an API key, a script answers: set ANTHROPIC_API_KEY or OPENAI_API_KEY to use a model.\n");
     }
     text
+}
+
+/// Registry key of the fact that the tenant has had an administrator: one who is gone was removed, and must not come back
+/// with the next start.
+fn admin_key(app: &App) -> String {
+    format!("administrator/{}", app.settings.tenant)
+}
+
+async fn had_admin(app: &App) -> Result<bool, Failure> {
+    let entry = app.store().entry(Kind::Setting, &admin_key(app)).await?;
+    Ok(entry.is_some())
+}
+
+/// Records that the tenant has an administrator. Does nothing if that is on record.
+async fn note_admin(app: &App) -> Result<(), Failure> {
+    let entry = Entry {
+        kind: Kind::Setting,
+        key: admin_key(app),
+        tenant: app.settings.tenant.clone(),
+        body: std::sync::Arc::from([]),
+        version: 0,
+        expires_at: None,
+    };
+    app.store().put_entry(entry).await?;
+    Ok(())
 }
 
 async fn first_account(app: &App, global: &Global) -> Result<Person, Failure> {

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::served::Served;
-use crate::test_folder::{Left, TestFolder};
+use crate::test_folder::{Left, TestFolder, check_bad};
 
 /// Sends one request; returns the response received until it ended or `patience` was over, and how long that took.
 fn ask(service: &Served<'_>, head: &str, patience: Duration) -> (String, Duration) {
@@ -125,6 +125,27 @@ fn x68_another_process_ends_the_streams_of_a_revoked_token() {
             assert!(after < Duration::from_secs(1), "{after:?}");
         }
     });
+}
+
+#[test]
+fn x66_the_only_administrator_stays_and_a_removed_one_does_not_come_back() {
+    let place = TestFolder::new();
+    let people = || place.json(&["--json", "person", "list"]).to_string();
+    Served::start(&place).kill();
+    let first = people();
+    let name = first
+        .split("\"name\":\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    check_bad(&place, &["person", "remove", name], 1, "the only administrator");
+    place.good(&["person", "add", "zoe", "--admin"]);
+    place.good(&["person", "remove", name]);
+    check_bad(&place, &["person", "remove", "zoe"], 1, "the only administrator");
+    Served::start(&place).kill();
+    assert!(!people().contains(&format!("\"{name}\"")), "{}", people());
 }
 
 #[test]

@@ -146,6 +146,29 @@ async fn x40_the_same_turn_sent_again_is_one_approval() {
     assert_eq!(other.error(), (409, "key_reused".to_owned()));
 }
 
+/// One agent that acts for two people: what one of them asked for is not what the other asked for.
+#[tokio::test]
+async fn x40_a_key_of_one_person_is_not_anothers() {
+    let service = Service::new().await;
+    let scopes = [Scope::Propose, Scope::Wait];
+    let body = r#"{"calls":[{"tool":"create_contact","arguments":{"name":"Maria"}}]}"#;
+    let send = async |person: &str| {
+        let token = service.token_in("main", &scopes, Some("crm"), Some(person)).await;
+        let mut request = request(Method::POST, "/v1/calls", Some(&token), body);
+        request
+            .headers_mut()
+            .insert("idempotency-key", "turn-1".parse().unwrap());
+        service.ask(request).await
+    };
+    let first = send("ana").await.good();
+    assert_eq!(first["approval"]["onBehalfOf"], "ana");
+    assert_eq!(
+        send("ana").await.good()["approval"]["id"],
+        first["approval"]["id"]
+    );
+    assert_eq!(send("bob").await.error(), (409, "key_reused".to_owned()));
+}
+
 #[tokio::test]
 async fn a15_hosts_get_the_exact_bytes_the_secret_and_a_permit_once() {
     let service = Service::new().await;

@@ -389,6 +389,16 @@ async fn x13_a_repeated_message_is_answered_as_the_first_time() {
             assert_eq!(ran.lock().unwrap().len(), 1);
         }
     }
+    // A message that is delivered again after much talk does not decide another card either.
+    let (chat, _, ran) = recorded(None).await;
+    chat.say("ana", "yes", 1, "card").await;
+    chat.card(None).await;
+    for number in 100..200 {
+        chat.say("ana", "why?", number, "card").await;
+    }
+    let late = chat.say("ana", "yes", 1, "card").await;
+    assert_eq!(late["happened"], "nothing", "{late}");
+    assert_eq!(ran.lock().unwrap().len(), 1, "the new card still waits");
     // Somebody else under the same id learns nothing of the approval.
     let (chat, _, _) = recorded(None).await;
     chat.say("ana", "yes", 1, "card").await;

@@ -1,4 +1,4 @@
-//! Durable state of a channel: the card last shown, and the ids of recent messages.
+//! Durable state of a channel: the card last shown, the ids of recent messages, and a mark for each message.
 //!
 //! The state is stored before anything is done with it, so a restart between the card and the reply, or a reply that
 //! reaches another node, makes no difference. `conversation` determines what the state means.
@@ -197,6 +197,42 @@ pub(super) async fn read_channel(
 ) -> Result<ChannelState, StoreError> {
     let entry = store.entry(Kind::Channel, &key(tenant, channel)).await?;
     read_entry(entry.as_ref())
+}
+
+/// Marks a message as heard, for as long as the state of a channel is kept. The state has only the latest ids, and a
+/// "yes" that is delivered again after much talk must not decide a later card. Returns false if the message was marked
+/// before.
+pub(super) async fn mark_heard(
+    store: &dyn Store,
+    tenant: &Tenant,
+    channel: &Channel,
+    message: &Key,
+) -> Result<bool, StoreError> {
+    let entry = Entry {
+        kind: Kind::Channel,
+        key: message_key(tenant, channel, message),
+        tenant: tenant.clone(),
+        body: Arc::from([]),
+        version: 0,
+        expires_at: Some(store.now().await?.plus(LASTS)),
+    };
+    Ok(matches!(store.put_entry(entry).await?, Put::Written(_)))
+}
+
+/// Removes the mark of a message that could not be handled, so that a retry counts.
+pub(super) async fn unmark_heard(
+    store: &dyn Store,
+    tenant: &Tenant,
+    channel: &Channel,
+    message: &Key,
+) -> Result<(), StoreError> {
+    let key = message_key(tenant, channel, message);
+    store.take_entry(Kind::Channel, &key).await.map(|_| ())
+}
+
+fn message_key(tenant: &Tenant, channel: &Channel, message: &Key) -> String {
+    let text = format!("message/{}/{message}", key(tenant, channel));
+    Hash::of(text.as_bytes()).to_string()
 }
 
 fn read_entry(entry: Option<&Entry>) -> Result<ChannelState, StoreError> {
