@@ -130,7 +130,7 @@ fn x68_another_process_ends_the_streams_of_a_revoked_token() {
 #[test]
 fn x66_the_only_administrator_stays_and_a_removed_one_does_not_come_back() {
     let place = TestFolder::new();
-    let people = || place.json(&["--json", "person", "list"]).to_string();
+    let people = || place.json(&["person", "list"]).to_string();
     Served::start(&place).kill();
     let first = people();
     let name = first

@@ -166,7 +166,7 @@ async fn x40_a_key_of_one_person_is_not_anothers() {
         send("ana").await.good()["approval"]["id"],
         first["approval"]["id"]
     );
-    assert_eq!(send("bob").await.error(), (409, "key_reused".to_owned()));
+    assert_eq!(send("finn").await.error(), (409, "key_reused".to_owned()));
 }
 
 #[tokio::test]
