@@ -105,7 +105,7 @@ pub struct ApprovalView {
     /// Order in which the approved calls may be started. In any order, several may run at the same time, and one that
     /// fails does not stop the others.
     #[serde(default)]
-    #[schema(value_type = words::OrderWord)]
+    #[schema(value_type = words::OrderWord, required = true)]
     pub order: Order,
     /// Number of different people who have to approve.
     pub quorum: u8,
@@ -167,7 +167,7 @@ pub struct CallView {
     pub state: CallState,
     /// How the call ended, or why it will not run. Null while it is held, released or running.
     #[serde(default)]
-    #[schema(value_type = Option<words::CallEndWord>)]
+    #[schema(value_type = Option<words::CallEndWord>, required = true)]
     pub end: Option<CallEnd>,
     /// Why the call will not run, in words for people.
     pub because: Option<String>,

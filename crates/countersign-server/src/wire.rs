@@ -123,7 +123,7 @@ pub struct SubmitCall {
         skip_serializing_if = "Option::is_none"
     )]
     pub arguments: Option<Box<RawValue>>,
-    /// Arguments as text that is a JSON object, used byte for byte, as models write it.
+    /// Arguments as text that is a JSON object, used byte for byte, as models write it. In place of `arguments`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_text: Option<String>,
     /// SHA-256 of the tool's whole definition, if the caller knows it.
@@ -172,14 +172,15 @@ pub struct RulingView {
     pub status: Option<Cow<'static, str>>,
     /// Present state of the call. Null for a read that its host runs, and in a dry run.
     #[serde(default)]
-    #[schema(value_type = Option<words::CallStateWord>)]
+    #[schema(value_type = Option<words::CallStateWord>, required = true)]
     pub state: Option<CallState>,
     /// How the call ended, or why it will not run. Null while it is held, released or running.
     #[serde(default)]
-    #[schema(value_type = Option<words::CallEndWord>)]
+    #[schema(value_type = Option<words::CallEndWord>, required = true)]
     pub end: Option<CallEnd>,
     /// Id of the call, for `start` and `finish`: the same as `id`.
     #[serde(default)]
+    #[schema(required = true)]
     pub call_id: Option<String>,
     /// Id of the call, and the key by which the tool should recognise a repeated call. Null for a read that passed.
     pub id: Option<String>,
@@ -386,6 +387,7 @@ pub struct PermitView {
     pub arguments: Box<RawValue>,
     /// Exact arguments as text, byte for byte.
     #[serde(default)]
+    #[schema(required = true)]
     pub arguments_text: String,
     /// Exact arguments in hexadecimal, for JSON libraries that do not keep the original bytes.
     pub arguments_hex: String,

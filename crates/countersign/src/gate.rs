@@ -28,7 +28,9 @@ use std::time::Duration;
 
 use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::call::{Arguments, Call};
-use crate::command::{Answer, CallSet, Command, NewCall, Propose, Proposed, Restraint, Swept};
+use crate::command::{
+    Answer, CallSet, Command, NewCall, Propose, ProposeRefusal, Proposed, Restraint, Swept,
+};
 use crate::executor::{Executor, NoExecutor, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Person, Run, Tenant, ToolName};
@@ -158,8 +160,63 @@ impl Gate {
         let seeds = Seeds::new()?;
         let snapshots = self.snapshots(&submission).await;
         let rulings = self.rule_off_thread(&submission, snapshots, seeds).await?;
+        if let Some((approval, positions)) = self.held_before(&submission, seeds, &rulings).await? {
+            let id = approval.id;
+            let held = |position| {
+                Ruled::Held(CallId {
+                    approval: id,
+                    position,
+                })
+            };
+            let calls = rulings.calls.into_iter().zip(positions);
+            return Ok(Submitted {
+                calls: calls
+                    .filter_map(|(ruled, position)| position.map(held).or(ruled))
+                    .collect(),
+                approval: Some(approval),
+            });
+        }
         Self::check_times(submission.options, &rulings.held)?;
         self.record(&submission, seeds, rulings).await
+    }
+
+    /// Returns the approval of an earlier request under the same idempotency key, and for each call its position there if
+    /// it was held. A call that was held then may be forbidden now: because the policy has changed, or because what it
+    /// would change can no longer be read, perhaps since the call itself has run. `None` if nothing is forbidden, or if
+    /// there was no such request.
+    async fn held_before(
+        &self,
+        submission: &Submission,
+        seeds: Seeds,
+        rulings: &Rulings,
+    ) -> Result<Option<(SharedApproval, Vec<Option<u8>>)>, SubmitError> {
+        let is_forbidden = |ruled: &Option<Ruled>| matches!(ruled, Some(Ruled::Forbidden { .. }));
+        let may_differ = rulings.passing.is_empty() && rulings.calls.iter().any(is_forbidden);
+        if submission.key.is_none() || !may_differ {
+            return Ok(None);
+        }
+        let look = self.propose_command(submission.clone(), seeds, Vec::new(), None);
+        let approval = match self.write_proposal(look).await {
+            Ok(Proposed { approval, .. }) if approval.state != State::Passed => approval,
+            Ok(_) | Err(SubmitError::Refused(ProposeRefusal::NothingEarlier)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let earlier = approval.clone();
+        let mut held = earlier.numbered().peekable();
+        let mut positions = Vec::with_capacity(submission.calls.len());
+        for (submitted, ruled) in submission.calls.iter().zip(&rulings.calls) {
+            let is_same = |(_, call): &(u8, &Call)| {
+                let proposed = call.original.as_ref().unwrap_or(&call.arguments);
+                call.tool.as_str() == submitted.tool && proposed.as_bytes() == &*submitted.arguments
+            };
+            let position = held.next_if(is_same).map(|(position, _)| position);
+            if position.is_none() && matches!(ruled, Some(Ruled::Held(_))) {
+                return Ok(None);
+            }
+            positions.push(position);
+        }
+        let is_whole = held.next().is_none();
+        Ok(is_whole.then_some((approval, positions)))
     }
 
     /// Rules on the calls of one turn without recording, proposing or running anything. Reads nothing either: what a

@@ -202,7 +202,10 @@ pub async fn finish(
 /// Returns the result that a host reports, as JSON text; empty if it reports none.
 fn result(json: Option<Box<RawValue>>, text: Option<String>) -> Answer<String> {
     match (json, text) {
-        (Some(_), Some(_)) => Err(ApiError::bad_request("send either `result` or `resultText`")),
+        (Some(_), Some(_)) => Err(ApiError::unclear(
+            "the request has both `result` and `resultText`",
+            "send one of them",
+        )),
         (Some(json), None) => Ok(json.get().to_owned()),
         (None, Some(text)) => serde_json::to_string(&text).map_err(|_| ApiError::internal()),
         (None, None) => Ok(String::new()),
@@ -378,9 +381,11 @@ fn call(call: SubmitCall) -> Answer<SubmittedCall> {
     let arguments = match (&call.arguments, &call.arguments_text) {
         (Some(json), None) => json.get(),
         (None, Some(text)) => text.as_str(),
+        // Some libraries write a field that is not set as null.
+        (Some(json), Some(text)) if json.get() == "null" => text.as_str(),
         _ => {
             let message = "a call has either `arguments` or `argumentsText`";
-            return Err(ApiError::bad_request(message));
+            return Err(ApiError::unclear(message, "send one of them"));
         }
     };
     Ok(SubmittedCall {

@@ -27,10 +27,11 @@ pub struct FeedEventView {
     pub agent_name: String,
     /// Run of the agent, if it named one.
     #[serde(default)]
+    #[schema(required = true)]
     pub run_id: Option<String>,
     /// Call that the event is about; null if it is about the whole approval.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, required = true)]
     pub call: Option<CallId>,
     /// Channel in which the approval was proposed, if any.
     pub channel: Option<String>,

@@ -101,7 +101,7 @@ async fn bad_bodies_are_told_apart() {
     for (body, code) in [
         ("{", 400),
         (r#"{"calls":[]}"#, 422),
-        (r#"{"calls":[{"tool":"search"}]}"#, 400),
+        (r#"{"calls":[{"tool":"search"}]}"#, 422),
         (r#"{"calls":[{"tool":"search","arguments":{}}],"colour":1}"#, 400),
         (
             r#"{"calls":[{"tool":"search","arguments":{}}],"channel":""}"#,

@@ -260,12 +260,16 @@ async fn e8_arguments_as_text_go_in_and_out_byte_for_byte() {
         .await;
     assert!(approval["calls"][0].get("argumentsText").is_none());
     assert!(!approval.to_string().contains("canary"));
-    for bad in [
-        r#"{"calls":[{"tool":"create_contact"}]}"#,
-        r#"{"calls":[{"tool":"create_contact","arguments":{},"argumentsText":"{}"}]}"#,
-        r#"{"calls":[{"tool":"create_contact","argumentsText":{}}]}"#,
+    for (bad, status) in [
+        (r#"{"calls":[{"tool":"create_contact"}]}"#, 422),
+        (
+            r#"{"calls":[{"tool":"create_contact","arguments":{},"argumentsText":"{}"}]}"#,
+            422,
+        ),
+        (r#"{"calls":[{"tool":"create_contact","argumentsText":{}}]}"#, 400),
     ] {
-        assert_eq!(service.post(&agent, "/v1/calls", bad).await.status, 400, "{bad}");
+        let answered = service.post(&agent, "/v1/calls", bad).await;
+        assert_eq!(answered.status.as_u16(), status, "{bad}");
     }
     // Text that is not an object is forbidden, as other arguments are.
     for bad in ["", "[]", "{} {}", "{\"a\":1,\"a\":2}", "null"] {
@@ -509,6 +513,33 @@ async fn e8_a_repeated_submission_tells_the_present_state() {
             "{other}"
         );
     }
+}
+
+/// What the call would change may be gone by then, because the call itself has run.
+#[tokio::test]
+async fn e8_a_repeated_submission_is_answered_although_it_would_be_forbidden_now() {
+    let service = Service::new().await;
+    let agent = own_runner(&service, "crm").await;
+    let body = r#"{"calls":[
+        {"tool":"refund","arguments":{"amount":5000}},
+        {"tool":"search","arguments":{}},
+        {"tool":"rename_page","arguments":{"id":1,"title":"New"}}]}"#;
+    let first = keyed(&service, &agent, "/v1/calls", body, "turn-1").await.good();
+    assert_eq!(first["calls"][0]["end"], "forbidden");
+    decide(&service, &first["approval"], r#"{"approved":false}"#).await;
+    "gone".clone_into(&mut service.page.lock().unwrap());
+    let again = keyed(&service, &agent, "/v1/calls", body, "turn-1").await.good();
+    assert_eq!(again["approval"]["id"], first["approval"]["id"]);
+    assert_eq!(again["calls"][0]["end"], "forbidden");
+    assert_eq!(again["calls"][1]["ruling"], "pass");
+    assert_eq!(again["calls"][2]["end"], "denied");
+    assert_eq!(again["calls"][2]["callId"], first["calls"][2]["callId"]);
+    let other = body.replace("New", "Newer");
+    let reused = keyed(&service, &agent, "/v1/calls", &other, "turn-1").await;
+    assert_eq!(reused.error(), (409, "key_reused".to_owned()));
+    let anew = keyed(&service, &agent, "/v1/calls", body, "turn-2").await.good();
+    assert_eq!(anew["calls"][2]["end"], "forbidden");
+    assert_eq!(anew["approval"], json!(null));
 }
 
 #[tokio::test]

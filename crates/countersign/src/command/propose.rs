@@ -22,7 +22,8 @@ use crate::time::Time;
 use crate::undoes::Undoes;
 use crate::working_folder::WorkingFolder;
 
-/// Creates a pending approval, or the record of a call that the policy passed.
+/// Creates a pending approval, or the record of a call that the policy passed. Without calls but with an idempotency key,
+/// looks for the earlier proposal under that key and creates nothing.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of `Approval`")]
 pub struct Propose {
@@ -85,6 +86,9 @@ pub enum ProposeRefusal {
     /// The idempotency key was used for another request.
     #[error("idempotency key `{0}` was used for something else")]
     KeyReused(Key),
+    /// The proposal has no calls and only looks for the earlier one under its key, but there is none.
+    #[error("nothing was proposed under this idempotency key")]
+    NothingEarlier,
     /// The channel belongs to another agent.
     #[error("channel `{0}` belongs to another agent")]
     ChannelTaken(Channel),
@@ -162,7 +166,8 @@ impl Propose {
         now: Time,
     ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
         // The gate has already refused such a proposal. This check keeps positions within a byte.
-        if !self.has_good_count() {
+        let only_looks = self.calls.is_empty() && self.key.is_some();
+        if !self.has_good_count() && !only_looks {
             let calls = self.calls.len();
             return Err(StoreError::Impossible(format!(
                 "an approval of {calls} calls: it has 1 to {MOST_CALLS}"
@@ -182,6 +187,9 @@ impl Propose {
                 }),
                 false => Err(ProposeRefusal::KeyReused(key.clone())),
             });
+        }
+        if only_looks {
+            return Ok(Err(ProposeRefusal::NothingEarlier));
         }
         if let Some(channel) = &self.channel
             && self.is_in_anothers_channel(rows, now)?

@@ -35,6 +35,7 @@ macro_rules! for_each_store_case {
             a4_an_expired_one_is_not_replaced_but_expires,
             x20_tenants_with_the_same_channel_and_key_do_not_meet,
             x40_propose_retry_gives_one_card,
+            x40_a_proposal_without_calls_only_looks_for_the_earlier_one,
             x40_same_key_for_another_proposal_is_refused,
             x40_keys_belong_to_one_agent,
             a_repeated_id_never_overwrites,

@@ -101,6 +101,26 @@ pub async fn x40_propose_retry_gives_one_card(fixture: Fixture) {
     assert_eq!(fixture.words(&first).await, ["proposed", "denied"]);
 }
 
+pub async fn x40_a_proposal_without_calls_only_looks_for_the_earlier_one(fixture: Fixture) {
+    let look = |body: &str| Propose {
+        key: Some(sample::key("key", body)),
+        calls: Vec::new(),
+        ..sample::propose(2)
+    };
+    let none = fixture.try_propose(look("body")).await.unwrap_err();
+    assert_eq!(none, ProposeRefusal::NothingEarlier);
+    let keyed = Propose {
+        key: Some(sample::key("key", "body")),
+        ..sample::propose(1)
+    };
+    let first = fixture.propose(keyed).await;
+    let found = fixture.try_propose(look("body")).await.unwrap();
+    assert_eq!((found.approval.id, found.repeated), (first.id, true));
+    let other = fixture.try_propose(look("another body")).await.unwrap_err();
+    assert!(matches!(other, ProposeRefusal::KeyReused(_)));
+    fixture.check_all().await;
+}
+
 pub async fn x40_same_key_for_another_proposal_is_refused(fixture: Fixture) {
     let propose = Propose {
         key: Some(sample::key("k", "body")),

@@ -92,7 +92,9 @@ impl Watch {
             }
             (_, Err(ProposeRefusal::NotUndoable { .. })) => {}
             (None, Err(ProposeRefusal::ChannelTaken(_))) => {}
-            (Some(_), Err(refusal @ ProposeRefusal::ChannelTaken(_))) => panic!("I15: {refusal}"),
+            (Some(_), Err(refusal @ (ProposeRefusal::ChannelTaken(_) | ProposeRefusal::NothingEarlier))) => {
+                panic!("I15: {refusal}")
+            }
             (
                 _,
                 Err(refusal @ (ProposeRefusal::TooManyPending { .. } | ProposeRefusal::DeniedLately { .. })),
