@@ -57,7 +57,7 @@ const CUT: &str = "(() => {
 })()";
 
 #[test]
-fn a18_several_cards_of_one_tool_are_decided_together() {
+fn several_cards_of_one_tool_are_decided_together() {
     play(Script::On, |stage| {
         stage.sign_in();
         let ids = propose_notes(stage, &["one", "two", "three", "four"]);
@@ -96,7 +96,7 @@ fn a18_several_cards_of_one_tool_are_decided_together() {
 }
 
 #[test]
-fn a18_several_cards_are_decided_without_script() {
+fn several_cards_are_decided_without_script() {
     play(Script::Off, |stage| {
         stage.sign_in();
         let ids = propose_notes(stage, &["one", "two", "three"]);
@@ -115,7 +115,7 @@ fn a18_several_cards_are_decided_without_script() {
 }
 
 #[test]
-fn a18_errors_people_and_plots_fit_every_screen() {
+fn errors_people_and_plots_fit_every_screen() {
     play(Script::On, |stage| {
         stage.sign_in();
         for (number, id) in propose_notes(stage, &["a", "b", "c", "d", "e"])

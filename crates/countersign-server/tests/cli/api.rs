@@ -1,5 +1,9 @@
 //! The API of a running service, from an operator's first request to the effect at a tool.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 
 use crate::gone::{recording_tool, request};
@@ -102,6 +106,59 @@ fn e4_c1_people_chats_and_the_flag_on_a_running_service() {
     )
     .unwrap();
     assert_eq!(status, 403);
+    assert_eq!(*effects.lock().unwrap(), [7]);
+}
+
+/// A proxy that refuses every tunnel, and the targets that it was asked for.
+fn refusing_proxy() -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let seen = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            reader.read_line(&mut line).unwrap();
+            seen.lock().unwrap().push(line.trim().to_owned());
+            let _ = stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\n\r\n");
+        }
+    });
+    (port, asked)
+}
+
+#[test]
+fn x43_tools_are_reached_through_the_proxy_and_the_address_filter_holds() {
+    let place = TestFolder::without_policy();
+    let policy = ["far", "near", "private"].map(|tool| format!("[tools.{tool}]\neffect = \"external\"\n"));
+    place.write("countersign.toml", policy.concat());
+    let (port, effects) = recording_tool();
+    let (proxy, asked) = refusing_proxy();
+    let tool = |name: &str, url: &str| format!("[tools.{name}]\nurl = \"{url}\"\nkey_env = \"PAY_KEY\"\n");
+    let config = [
+        format!("private_targets = [\"127.0.0.1:{port}\", \"pay.example:443\"]\n"),
+        tool("far", "https://pay.example/run"),
+        tool("near", &format!("http://127.0.0.1:{port}/")),
+        tool("private", "https://10.1.2.3/run"),
+    ];
+    place.write("countersign-serve.toml", config.concat());
+    let proxy = format!("http://127.0.0.1:{proxy}");
+    let served = Served::start_in(&place, &[("HTTPS_PROXY", &proxy), ("NO_PROXY", "other.example")]);
+    let (agent, ana) = (served.agent(), served.person());
+    for (tool, words) in [("far", "502"), ("near", ""), ("private", "10.1.2.3")] {
+        let body = json!({ "calls": [{ "tool": tool, "arguments": { "n": 7 } }] });
+        let held = good(&served, &agent, "POST /v1/calls", body);
+        let id = held["approval"]["id"].as_str().unwrap();
+        let path = format!("POST /v1/approvals/{id}?waitFor=finished");
+        let decided = good(&served, &ana, &path, json!({ "approved": true }));
+        let call = &decided["calls"][0];
+        let state = if words.is_empty() { "succeeded" } else { "failed" };
+        assert_eq!(call["state"], state, "{tool}: {call}");
+        assert!(call["result"].to_string().contains(words), "{tool}: {call}");
+    }
+    // The named target goes through the proxy; the service's own machine and the forbidden address do not.
+    assert_eq!(*asked.lock().unwrap(), ["CONNECT pay.example:443 HTTP/1.1"]);
     assert_eq!(*effects.lock().unwrap(), [7]);
 }
 

@@ -25,7 +25,17 @@ impl<'p> Served<'p> {
 
     /// Starts a service with these arguments.
     pub fn start_with(place: &'p TestFolder, arguments: &[&str]) -> Served<'p> {
-        let mut command = place.command(arguments);
+        Served::spawn(place, place.command(arguments))
+    }
+
+    /// Starts a service on a free port, with these environment variables.
+    pub fn start_in(place: &'p TestFolder, environment: &[(&str, &str)]) -> Served<'p> {
+        let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--color", "never"]);
+        command.envs(environment.iter().copied());
+        Served::spawn(place, command)
+    }
+
+    fn spawn(place: &'p TestFolder, mut command: Command) -> Served<'p> {
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command.env("PAY_KEY", "0123456789abcdef0123456789abcdef");
         command.env("HOOK_KEYS", crate::webhooks::KEYS);

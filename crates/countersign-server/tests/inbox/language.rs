@@ -6,7 +6,7 @@ const SPANISH: (&str, &str) = ("accept-language", "es-UY,es;q=0.9,en;q=0.5");
 const PAGE: (&str, &str) = ("accept", "text/html,application/xhtml+xml");
 
 #[tokio::test]
-async fn a13_pages_are_in_the_language_that_the_browser_prefers() {
+async fn pages_are_in_the_language_that_the_browser_prefers() {
     let world = World::new().await;
     let ana = world.ana().await;
     world.hold(&[("create_contact", MARIA)]).await;

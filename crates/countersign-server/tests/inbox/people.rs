@@ -26,7 +26,7 @@ async fn account(world: &World, name: &str) -> Option<Account> {
 }
 
 #[tokio::test]
-async fn e1_an_admin_manages_people_on_a_page() {
+async fn e4_an_admin_manages_people_on_a_page() {
     let world = World::new().await;
     let root = admin(&world).await;
     world
@@ -94,7 +94,7 @@ async fn e1_an_admin_manages_people_on_a_page() {
 }
 
 #[tokio::test]
-async fn e1_faults_are_said_on_the_page() {
+async fn e4_faults_are_said_on_the_page() {
     let world = World::new().await;
     let root = admin(&world).await;
     for (form, status, words) in [
@@ -121,7 +121,7 @@ async fn e1_faults_are_said_on_the_page() {
 }
 
 #[tokio::test]
-async fn x26_nobody_but_an_admin_manages_people() {
+async fn h01_nobody_but_an_admin_manages_people() {
     let world = World::new().await;
     let ana = world.ana().await;
     world.get(&ana, "/approvals").await.hides("/people");

@@ -34,7 +34,7 @@ async fn note(world: &World, text: &str) -> SharedApproval {
 }
 
 #[tokio::test]
-async fn a18_cards_of_one_tool_are_selected_and_decided_together() {
+async fn cards_of_one_tool_are_selected_and_decided_together() {
     let world = World::new().await;
     let ana = world.ana().await;
     let notes = [
@@ -79,7 +79,7 @@ async fn a18_cards_of_one_tool_are_selected_and_decided_together() {
 }
 
 #[tokio::test]
-async fn x06_each_selected_card_is_refused_by_itself() {
+async fn each_selected_card_is_refused_by_itself() {
     let world = World::new().await;
     let ana = world.ana().await;
     let good = note(&world, "good").await;
@@ -111,7 +111,7 @@ async fn x06_each_selected_card_is_refused_by_itself() {
 }
 
 #[tokio::test]
-async fn x06_what_needs_more_than_a_click_cannot_be_selected() {
+async fn what_needs_more_than_a_click_cannot_be_selected() {
     let world = World::new().await;
     let ana = world.ana().await;
     for (tool, arguments) in [
@@ -152,4 +152,33 @@ async fn x06_what_needs_more_than_a_click_cannot_be_selected() {
     let signed_out = decide(&world, &world.nobody(), ("approve", "note"), &[&card]).await;
     assert_eq!(signed_out.status, 401);
     assert_eq!(world.now(&card).await.state, State::Pending);
+}
+
+#[tokio::test]
+async fn a_batch_of_like_calls_stays_a_table_after_the_decision() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let batch = world
+        .hold(&[
+            ("note", r#"{"text":"one"}"#),
+            ("note", r#"{"text":"two"}"#),
+            ("note", r#"{"text":"three"}"#),
+        ])
+        .await;
+    let path = format!("/approvals/{}", batch.id);
+    world
+        .get(&ana, &path)
+        .await
+        .shows("class=\"rows calls\"")
+        .shows("<th>Decision");
+    let form = [("verdict", "chosen"), ("choice-2", "deny")];
+    world.decide(&ana, &batch, &form).await;
+    world.finished(&batch).await;
+    let page = world.get(&ana, &path).await;
+    page.shows("class=\"rows calls\"")
+        .shows("<th>Outcome")
+        .hides("type=\"radio\"");
+    assert_eq!(page.text.matches("<td class=outcome").count(), 3);
+    assert_eq!(page.text.matches("class=\"mark state succeeded\"").count(), 2);
+    assert_eq!(page.text.matches("class=\"mark state refused\"").count(), 1);
 }

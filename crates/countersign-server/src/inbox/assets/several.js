@@ -30,6 +30,8 @@ async function decide(verdict, comment, send) {
     else refused += 1;
   }
   count();
+  // The comment was about these cards.
+  if (!refused) form.elements.comment.value = "";
   const text = t("{n} decided", { n: decided }) + (refused ? t(", {n} not decided", { n: refused }) : "");
   document.getElementById("selected").textContent = text;
   say(text);
