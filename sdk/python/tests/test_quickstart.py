@@ -161,10 +161,10 @@ def test_google_adk(environment: None, ana: Person, capsys: pytest.CaptureFixtur
 def test_claude_agent_sdk(
     environment: None, ana: Person, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from fake_anthropic import FakeAnthropic
+    from scripted import ScriptedAnthropic
 
     tool = {"type": "tool_use", "id": "c1", "name": "mcp__mail__send_email", "input": CALL.text}
-    fake = FakeAnthropic([[tool], [{"type": "text", "text": "all done"}]])
+    fake = ScriptedAnthropic([[tool], [{"type": "text", "text": "all done"}]])
     monkeypatch.setenv("ANTHROPIC_BASE_URL", fake.url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))

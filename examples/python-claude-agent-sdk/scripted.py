@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-class FakeAnthropic:
+class ScriptedAnthropic:
     """`script` has the content blocks of each turn. `requests` are the bodies that came."""
 
     def __init__(self, script: list[list[dict[str, Any]]]) -> None:
