@@ -166,6 +166,7 @@ def test_a_long_conversation_is_cut_to_its_newest_part(gate: Gate, ana: Person, 
     submission = gate.submit([call], run_id=run_id, conversation=said)
     assert submission.approval is not None
     traced = submission.approval.calls[0].raw["provenance"]
+    assert traced is not None
     assert {leaf["pointer"]: leaf["mark"] for leaf in traced["leaves"]}["/to"] == "user"
 
 

@@ -137,7 +137,8 @@ def newest(conversation: Sequence[Message], most_bytes: int) -> list[Message]:
     fitting: list[Message] = []
     for message in reversed(conversation):
         # Half of a character, which a model may write, cannot be sent.
-        message = {**message, "text": message["text"].encode(errors="replace").decode()}
+        message = message.copy()
+        message["text"] = message["text"].encode(errors="replace").decode()
         most_bytes -= len(dumps(message).encode()) + 1
         if most_bytes < 0:
             break
