@@ -387,7 +387,7 @@ async def exact_bytes(world: World, host: type[Host]) -> None:
     call = FakeCall("c1", "exact", json.dumps({"payload": payload}, ensure_ascii=False))
     running = asyncio.create_task(host(world, [[call], "done"]).run("Go"))
     approval = await asyncio.to_thread(world.ana.next, world.run_id)
-    shown = json.loads(approval.calls[0].raw["argumentsText"])
+    shown = json.loads(approval.calls[0].raw["argumentsText"] or "")
     await decide(world)
     await running
     assert shown == {"payload": payload} and list(shown["payload"]) == list(payload)
@@ -408,6 +408,7 @@ async def provenance(world: World, host: type[Host]) -> None:
     running = asyncio.create_task(host(world, script).run("Write to bo@example.com"))
     approval = await asyncio.to_thread(world.ana.next, world.run_id)
     traced = approval.calls[0].raw["provenance"]
+    assert traced is not None
     await decide(world, False)
     await running
     marks = {leaf["pointer"]: leaf["mark"] for leaf in traced["leaves"]}

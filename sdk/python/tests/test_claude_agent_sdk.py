@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cases import CASES, End, FakeCall, Host, Told, World
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage, SdkMcpTool, create_sdk_mcp_server
-from fake_anthropic import FakeAnthropic
+from scripted import ScriptedAnthropic
 
 from countersign.claude_agent_sdk import CountersignHooks
 
@@ -32,7 +32,7 @@ class ClaudeHost(Host):
         return await self.ask(None, resume=self.world.run_id, permission_mode=mode)
 
     async def ask(self, text: str | None, **settings: Any) -> End:
-        fake = FakeAnthropic([blocks(turn) for turn in self.script])
+        fake = ScriptedAnthropic([blocks(turn) for turn in self.script])
         server = create_sdk_mcp_server("t", tools=[sdk_tool(tool) for tool in self.world.async_tools()])
         options = ClaudeAgentOptions(
             mcp_servers={"t": server},
@@ -78,7 +78,7 @@ def blocks(turn: list[FakeCall] | str) -> list[dict[str, Any]]:
     return [{"type": "tool_use", "id": call.id, "name": PREFIX + call.tool, "input": call.text} for call in turn]
 
 
-def end(fake: FakeAnthropic, result: ResultMessage) -> End:
+def end(fake: ScriptedAnthropic, result: ResultMessage) -> End:
     told: dict[str, Told] = {}
     for message in fake.requests[-1]["messages"] if fake.requests else ():
         content = message["content"] if isinstance(message["content"], list) else []

@@ -16,6 +16,7 @@ from countersign import (
     Choice,
     Forbidden,
     Gate,
+    Message,
     Refused,
     ServerDown,
     WrongToken,
@@ -156,6 +157,27 @@ async def test_many_waits_in_one_process(async_gate: AsyncGate, ana: Person, run
     await asyncio.to_thread(lambda: [ana.gate.decide(id, n % 2 == 0) for n, id in enumerate(ids)])
     ended = await asyncio.gather(*waits)
     assert [approval.status for approval in ended] == ["approved", "denied"] * 6
+
+
+def test_a_long_conversation_is_cut_to_its_newest_part(gate: Gate, ana: Person, run_id: str) -> None:
+    said = [Message(role="user", text="x" * 10_000 + "\ud800") for _ in range(100)]
+    said.append(Message(role="user", text="Write to bo@example.com"))
+    call = Call("send", {"to": "bo@example.com", "text": "hi"})
+    submission = gate.submit([call], run_id=run_id, conversation=said)
+    assert submission.approval is not None
+    traced = submission.approval.calls[0].raw["provenance"]
+    assert traced is not None
+    assert {leaf["pointer"]: leaf["mark"] for leaf in traced["leaves"]}["/to"] == "user"
+
+
+async def test_a_key_cannot_smuggle_a_header(gate: Gate, async_gate: AsyncGate) -> None:
+    call = Call("send", {"to": "bo", "text": "hi"})
+    with pytest.raises(ValueError, match="key"):
+        gate.submit([call], key="a\r\nX: y")
+    with pytest.raises(ValueError, match="key"):
+        await async_gate.submit([call], key="a\r\nX: y")
+    with pytest.raises(WrongToken):
+        AsyncGate("http://127.0.0.1:9", "a\r\nX: y")
 
 
 def test_an_agents_token_cannot_decide(gate: Gate, run_id: str, ana: Person) -> None:

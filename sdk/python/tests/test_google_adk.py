@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from cases import CASES, End, FakeCall, Host, Script, Told, World, send
-from google.adk.agents import LlmAgent, RunConfig
-from google.adk.agents.run_config import StreamingMode
+from google.adk.agents import LlmAgent
+from google.adk.agents._streaming_mode import StreamingMode
+from google.adk.agents.run_config import RunConfig
 from google.adk.apps import App
-from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types

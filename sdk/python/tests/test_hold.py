@@ -21,13 +21,14 @@ def sent() -> list[Any]:
 
 
 def make_send(gate: Gate, sent: list[Any], **settings: Any) -> Any:
-    @gate.hold(**settings)
+    hold: Any = gate.hold(**settings)
+
     def send(to: str, text: str = "hello") -> str:
         """Sends a message."""
         sent.append((to, text))
         return f"sent to {to}"
 
-    return send
+    return hold(send)
 
 
 def test_an_approved_call_runs_once(gate: Gate, ana: Person, sent: list[Any]) -> None:

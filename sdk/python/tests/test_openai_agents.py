@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from agents import Agent, RunConfig, Runner, WebSearchTool, function_tool, handoff, set_tracing_disabled
+from agents.exceptions import UserError
 from agents.testing import ScriptedModel, assistant_message, function_call
 from cases import CASES, End, FakeCall, Host, Told, World, send
 
@@ -92,6 +93,30 @@ async def test_agents_that_are_handed_off_to_are_gated(world: World) -> None:
         Countersign(world.gate).agent(Agent(name="second", handoffs=[handoff(mailer)]))
 
 
+async def test_a_tool_that_is_added_later_does_not_run(world: World) -> None:
+    [tool] = [function_tool(tool) for tool in world.async_tools() if tool.__name__ == "send"]
+    agent = Countersign(world.gate).agent(Agent(name="tester", model=ScriptedModel([said([send("c1", "bo")])])))
+    agent.tools.append(tool)
+    with pytest.raises(UserError, match="not gated"), countersign.run(world.run_id):
+        await Runner.run(agent, "Say hello to bo")
+    assert world.effects == []
+
+
+async def test_an_agent_as_a_tool_has_to_be_gated_itself(world: World) -> None:
+    [tool] = [function_tool(tool) for tool in world.async_tools() if tool.__name__ == "send"]
+    inner = Agent(name="mailer", model=ScriptedModel([said([send("c2", "bo")]), said("sent")]), tools=[tool])
+    gated = Countersign(world.gate)
+    with pytest.raises(TypeError, match="not gated"):
+        gated.agent(Agent(name="tester", tools=[inner.as_tool("note", "Writes")]))
+    model = ScriptedModel([said([FakeCall("c1", "note", '{"input": "write"}')]), said("done")])
+    outer = gated.agent(Agent(name="tester", model=model, tools=[gated.agent(inner).as_tool("note", "Writes")]))
+    world.ana.denies("no", world.run_id)
+    with countersign.run(world.run_id):
+        result = await Runner.run(outer, "Say hello to bo")
+    assert result.final_output == "done"
+    assert world.effects == []
+
+
 def test_what_cannot_be_gated_is_refused(world: World) -> None:
     gated = Countersign(world.gate)
     with pytest.raises(TypeError, match="ungated"):
@@ -106,7 +131,7 @@ def test_what_cannot_be_gated_is_refused(world: World) -> None:
 
 async def test_a_tool_that_takes_too_long_is_unknown(world: World) -> None:
     [slow] = [
-        function_tool(tool, timeout=0.2) for tool in world.async_tools() if tool.__name__ == "slow"  # type: ignore[call-overload]
+        function_tool(tool, timeout=0.2) for tool in world.async_tools() if tool.__name__ == "slow"
     ]
     model = ScriptedModel([said([FakeCall("c1", "slow", json.dumps({"name": "x"}))]), said("done")])
     world.ana.approves(world.run_id)

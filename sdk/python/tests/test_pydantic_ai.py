@@ -42,7 +42,7 @@ class PydanticHost(Host):
         if not stream:
             return self.end(await agent.run(text, conversation_id=self.world.run_id))
         async with agent.run_stream_events(text, conversation_id=self.world.run_id) as events:
-            result = [event.result async for event in events if event.event_kind == "agent_run_result"]  # type: ignore[union-attr]
+            result = [event.result async for event in events if event.event_kind == "agent_run_result"]
         return self.end(result[-1])
 
     async def resume(self, *, is_forged: bool = False) -> End:

@@ -31,14 +31,14 @@ class Address:
             raise WrongURL("no server is given")
         if not token:
             raise WrongToken("no token is given")
-        if not token.isascii() or any(c.isspace() for c in token):
+        if not token.isascii() or not token.isprintable() or " " in token:
             raise WrongToken("the token contains characters that no token has")
         try:
             parts = urlsplit(server)
             port = parts.port
         except ValueError:
             raise WrongURL("the server's address is not a URL") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username or not server.isascii() or " " in server:
             raise WrongURL("the server's address is not of the form http://HOST:PORT or https://HOST")
         tls = ssl.create_default_context() if parts.scheme == "https" else None
         return cls(parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"), tls, token)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 import uuid
 from collections.abc import Generator, Mapping, Sequence
@@ -61,6 +62,9 @@ LONGEST_OUTAGE = 600.0
 
 MAX_RESULT_BYTES = 1024 * 1024
 
+LARGEST_BODY = 240 * 1024
+"""Bytes of a proposal; the service accepts 256 KiB."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -113,7 +117,6 @@ def submit(
         "session": session,
         "channel": channel,
         "claim": claim,
-        "conversation": list(conversation) if conversation else None,
         "ttlMs": None if ttl is None else round(ttl * 1000),
         "startWithinMs": None if start_within is None else round(start_within * 1000),
         "dryRun": True if dry_run else None,
@@ -121,10 +124,26 @@ def submit(
     }
     body = {name: value for name, value in optional.items() if value is not None}
     body["calls"] = [{"tool": call.tool, "argumentsText": call.text} for call in calls]
+    if conversation:
+        body["conversation"] = newest(conversation, LARGEST_BODY - len(dumps(body).encode()))
     # A key of our own lets a lost answer be asked for again. A dry run has no effect to repeat.
-    key = None if dry_run else key or new_key()
+    key = None if dry_run else _checked_key(key) if key else new_key()
     answer = yield Request("POST", "/v1/calls", body, key=key)
     return read_submission(parse(answer), len(calls))
+
+
+def newest(conversation: Sequence[Message], most_bytes: int) -> list[Message]:
+    """Returns the newest messages that fit. With fewer of them, the service trusts fewer values, never more."""
+    fitting: list[Message] = []
+    for message in reversed(conversation):
+        # Half of a character, which a model may write, cannot be sent.
+        message = message.copy()
+        message["text"] = message["text"].encode(errors="replace").decode()
+        most_bytes -= len(dumps(message).encode()) + 1
+        if most_bytes < 0:
+            break
+        fitting.append(message)
+    return fitting[::-1]
 
 
 def withdraw(approval: str, reason: str) -> Steps[Approval]:
@@ -346,6 +365,12 @@ def _notice(approval: Approval, call: CallView) -> str | None:
 
 def new_key() -> str:
     return uuid.uuid4().hex
+
+
+def _checked_key(key: str) -> str:
+    if not re.fullmatch(r"[!-~]{1,256}", key):
+        raise ValueError("a key has 1 to 256 visible ASCII characters")
+    return key
 
 
 def parse(answer: Answer) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from google.adk.events import Event
 from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
@@ -73,6 +74,8 @@ class CountersignPlugin(BasePlugin):
             if not type(tool).__module__.startswith("google.adk."):
                 raise NotRun(f"the name `{tool.name}` is reserved for ADK", code="not_proposed", tool=tool.name)
             return None
+        if isinstance(tool, AgentTool) and not tool.include_plugins:
+            raise NotRun(f"the tools of `{tool.name}` would run ungated", code="not_gated", hint="use `include_plugins=True`")
         try:
             return await self._before(tool, tool_args, tool_context)
         except _TooEarly:

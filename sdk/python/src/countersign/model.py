@@ -8,10 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from ._json import arguments_text, parse_arguments
 from .errors import BadAnswer
+
+if TYPE_CHECKING:
+    # Generated from docs/openapi.json by `scripts/sdk-python --types`.
+    from . import _types
 
 Order = Literal["given", "any"]
 Outcome = Literal["succeeded", "failed", "not_sent", "unknown"]
@@ -67,7 +71,7 @@ class CallView:
     end: str | None
     summary: str
     edits: tuple[Edit, ...]
-    raw: Mapping[str, Any] = field(repr=False)
+    raw: _types.CallView = field(repr=False)
 
     @property
     def result(self) -> Any:
@@ -86,7 +90,7 @@ class Approval:
     id: str
     status: str
     calls: tuple[CallView, ...]
-    raw: Mapping[str, Any] = field(repr=False)
+    raw: _types.ApprovalView = field(repr=False)
 
     @property
     def is_pending(self) -> bool:
@@ -123,7 +127,7 @@ class Ruling:
     id: str | None
     reason: str | None
     summary: str | None
-    raw: Mapping[str, Any] = field(repr=False)
+    raw: _types.RulingView = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -195,7 +199,7 @@ def read_approval(raw: Any) -> Approval:
     calls = raw.get("calls")
     if not isinstance(calls, list):
         raise BadAnswer("the approval has no list `calls`")
-    return Approval(_text(raw, "id"), _text(raw, "status"), tuple(map(_call, calls)), raw)
+    return Approval(_text(raw, "id"), _text(raw, "status"), tuple(map(_call, calls)), cast("_types.ApprovalView", raw))
 
 
 def read_submission(raw: Any, expected: int) -> Submission:
@@ -253,14 +257,14 @@ def _call(raw: Any) -> CallView:
         end=_optional(raw, "end"),
         summary=_optional(raw, "summary") or "",
         edits=edits,
-        raw=raw,
+        raw=cast("_types.CallView", raw),
     )
 
 
 def _ruling(raw: Any) -> Ruling:
     raw = _object(raw)
     id = _optional(raw, "callId") or _optional(raw, "id")
-    return Ruling(_text(raw, "ruling"), id, _optional(raw, "reason"), _optional(raw, "summary"), raw)
+    return Ruling(_text(raw, "ruling"), id, _optional(raw, "reason"), _optional(raw, "summary"), cast("_types.RulingView", raw))
 
 
 def _object(raw: Any) -> dict[str, Any]:
@@ -269,19 +273,19 @@ def _object(raw: Any) -> dict[str, Any]:
     return raw
 
 
-def _text(raw: Mapping[str, Any], name: str) -> str:
+def _text(raw: Mapping[str, object], name: str) -> str:
     value = raw.get(name)
     if not isinstance(value, str):
         raise BadAnswer(f"the service's answer has no text `{name}`")
     return value
 
 
-def _optional(raw: Mapping[str, Any], name: str) -> str | None:
+def _optional(raw: Mapping[str, object], name: str) -> str | None:
     value = raw.get(name)
     return value if isinstance(value, str) else None
 
 
-def _milliseconds(raw: Mapping[str, Any], name: str) -> float:
+def _milliseconds(raw: Mapping[str, object], name: str) -> float:
     value = raw.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise BadAnswer(f"the service's answer has no number `{name}`")

@@ -129,6 +129,9 @@ class Countersign:
             raise TypeError(f"`{tool.name}` is no function tool, so it cannot be gated: remove it, or list it in `ungated`")
         if tool.needs_approval is not False:
             raise TypeError(f"`{tool.name}` has `needs_approval`: remove it, the policy decides what is held")
+        agent = tool._agent_instance if tool._is_agent_tool else None
+        if tool._is_agent_tool and not isinstance(getattr(agent, "hooks", None), _Hooks):
+            raise TypeError(f"`{tool.name}` is an agent whose tools are not gated: make it from `countersign.agent(…)`")
         # Errors of the inner tool have to be seen here, and its time begins when it is started.
         inner = replace(tool, timeout_behavior="raise_exception")
         set_function_tool_failure_error_function(inner, None)
@@ -139,6 +142,7 @@ class Countersign:
         async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], id: str) -> bool:
             return await self._is_waiting(id)
 
+        invoke.is_gated = True  # type: ignore[attr-defined]
         pause: Any = False if self._pause_after is None else needs_approval
         return replace(tool, on_invoke_tool=invoke, needs_approval=pause, timeout_seconds=None)
 
@@ -239,6 +243,10 @@ class _Hooks(AgentHooks[Any]):
         await self._others.on_handoff(context, agent, source)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        # A tool may have been added to the agent after it was wrapped.
+        is_gated = getattr(getattr(tool, "on_invoke_tool", None), "is_gated", False)
+        if not is_gated and tool.name not in self._countersign._ungated:
+            raise NotRun(f"`{tool.name}` is not gated", code="not_gated", tool=tool.name, hint="wrap the agent again")
         await self._others.on_tool_start(context, agent, tool)
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-class FakeAnthropic:
+class ScriptedAnthropic:
     """`script` has the content blocks of each turn. `requests` are the bodies that came."""
 
     def __init__(self, script: list[list[dict[str, Any]]]) -> None:
@@ -63,7 +63,8 @@ def stream(turn: int, blocks: list[dict[str, Any]], model: str) -> bytes:
     events.append({"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}})
     for index, block in enumerate(blocks):
         if block["type"] == "text":
-            empty, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
+            empty: dict[str, Any] = {"type": "text", "text": ""}
+            delta = {"type": "text_delta", "text": block["text"]}
         else:
             empty = {"type": "tool_use", "id": block["id"], "name": block["name"], "input": {}}
             delta = {"type": "input_json_delta", "partial_json": block["input"]}
