@@ -617,7 +617,7 @@ export interface components {
              * @description Order in which the approved calls may be started. In any order, several may run at the same time, and one that
              *     fails does not stop the others.
              */
-            order?: components["schemas"]["OrderWord"];
+            order: components["schemas"]["OrderWord"];
             /** @description True if the approval was held under a policy other than the current one, which may hide other values. */
             otherPolicy?: boolean;
             /** @description True if a person approved some of the calls and denied others; `state` and `because` of each call tell which. */
@@ -712,7 +712,7 @@ export interface components {
             /** @description Changes that the approver made to the arguments. */
             edits?: components["schemas"]["ChangeView"][];
             effect: components["schemas"]["EffectWord"];
-            end?: components["schemas"]["CallEndWord"] | null;
+            end: components["schemas"]["CallEndWord"] | null;
             endedAt?: string | null;
             /** @description True if the requester may not approve the call. */
             fourEyes: boolean;
@@ -821,7 +821,7 @@ export interface components {
             /** @description Actor that caused the event. */
             by: string;
             /** @description Call that the event is about; null if it is about the whole approval. */
-            call?: string | null;
+            call: string | null;
             /** @description Channel that the approval was proposed in. */
             channel?: string | null;
             /** @description The event as JSON. */
@@ -832,7 +832,7 @@ export interface components {
              */
             number: number;
             /** @description Run of the agent, if it named one. */
-            runId?: string | null;
+            runId: string | null;
             /** @description The approval's state when the event was read. May be newer than the event. */
             status: components["schemas"]["ApprovalStatus"];
         };
@@ -963,7 +963,7 @@ export interface components {
             /** @description Exact arguments in hexadecimal, for JSON libraries that do not keep the original bytes. */
             argumentsHex: string;
             /** @description Exact arguments as text, byte for byte. */
-            argumentsText?: string;
+            argumentsText: string;
             /**
              * Format: date-time
              * @description Time, on the store's clock, at which the outcome is recorded as unknown. Do not run the call after that.
@@ -1122,10 +1122,10 @@ export interface components {
         /** @description Ruling on one call. */
         RulingView: {
             /** @description Id of the call, for `start` and `finish`: the same as `id`. */
-            callId?: string | null;
+            callId: string | null;
             /** @description The same, as a list without a question. Absent for any other call. */
             details?: string[] | null;
-            end?: components["schemas"]["CallEndWord"] | null;
+            end: components["schemas"]["CallEndWord"] | null;
             /** @description Id of the call, and the key by which the tool should recognise a repeated call. Null for a read that passed. */
             id?: string | null;
             /** @description What a held call would do, as a question for the person. Absent for any other call. */
@@ -1144,7 +1144,7 @@ export interface components {
              *     person has approved the same call; the caller must not run it.
              */
             ruling: components["schemas"]["RulingWord"];
-            state?: components["schemas"]["CallStateWord"] | null;
+            state: components["schemas"]["CallStateWord"] | null;
             status?: components["schemas"]["RulingStatus"] | null;
             /** @description Summary that a person will read. */
             summary?: string | null;
@@ -1294,7 +1294,7 @@ export interface components {
              *     `arguments` or `argumentsText`.
              */
             arguments?: unknown;
-            /** @description Arguments as text that is a JSON object, used byte for byte, as models write it. */
+            /** @description Arguments as text that is a JSON object, used byte for byte, as models write it. In place of `arguments`. */
             argumentsText?: string | null;
             /** @description SHA-256 of the tool's whole definition, if the caller knows it. */
             definition?: string | null;
