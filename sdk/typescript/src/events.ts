@@ -6,9 +6,12 @@ export interface ServerSentEvent {
   data: string;
 }
 
-/** Yields the events of a stream. `onId` gets every id, also of an event without data. */
-export async function* parseEvents(body: ReadableStream<Uint8Array>, onId: (id: string) => void): AsyncGenerator<ServerSentEvent> {
+/** Yields the events of a stream until it ends or is aborted. `onId` gets every id, also of an event without data. */
+export async function* parseEvents(body: ReadableStream<Uint8Array>, onId: (id: string) => void, signal: AbortSignal | undefined): AsyncGenerator<ServerSentEvent> {
   const reader = body.getReader();
+  const cancel = (): void => void reader.cancel().catch(() => undefined);
+  signal?.addEventListener("abort", cancel, { once: true });
+  if (signal?.aborted) cancel();
   const decoder = new TextDecoder();
   let rest = "";
   let [id, event, data]: [string, string, string[]] = ["", "", []];
@@ -32,6 +35,7 @@ export async function* parseEvents(body: ReadableStream<Uint8Array>, onId: (id: 
     }
   } finally {
     // Ends the connection if the consumer stops early.
-    await reader.cancel().catch(() => undefined);
+    signal?.removeEventListener("abort", cancel);
+    cancel();
   }
 }

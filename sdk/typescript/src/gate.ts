@@ -233,7 +233,7 @@ export class Gate {
       try {
         const body = await this.#http.stream({ method: "GET", path, repeatable: true, signal, ...retry });
         yield undefined;
-        for await (const { id, event, data } of parseEvents(body, (last) => (after = last))) {
+        for await (const { id, event, data } of parseEvents(body, (last) => (after = last), signal)) {
           if (event !== "lagged") yield { ...(JSON.parse(data) as GateEvent), id, what: event };
         }
       } catch (error) {

@@ -59,7 +59,7 @@ export class Http {
     });
   }
 
-  /** Sends a request and returns the body of its answer as a stream. */
+  /** Sends a request and returns the body of its answer as a stream, which its reader has to cancel. */
   stream(request: Request): Promise<ReadableStream<Uint8Array>> {
     return this.#retry(request, (response) => {
       if (response.body && response.headers.get("content-type")?.startsWith("text/event-stream")) return response.body;
@@ -83,8 +83,12 @@ export class Http {
   /** Tries once. A negative `afterMs` means that another attempt would fail in the same way. */
   async #try<T>(request: Request, read: (response: Response) => T | Promise<T>): Promise<{ answer: T } | { problem: unknown; afterMs: number }> {
     const { signal, answerWithinMs = ANSWER_WITHIN_MS } = request;
-    const late = new AbortController();
-    const timer = setTimeout(() => late.abort(), answerWithinMs);
+    // Linked by hand, because some runtimes collect the signal that `AbortSignal.any` returns too early.
+    const cancel = new AbortController();
+    let isLate = false;
+    const timer = setTimeout(() => cancel.abort((isLate = true)), answerWithinMs);
+    const onAbort = (): void => cancel.abort(signal?.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
     const headers: Record<string, string> = { authorization: `Bearer ${this.#token}` };
     if (request.body !== undefined) headers["content-type"] = "application/json";
     if (request.key !== undefined) headers["idempotency-key"] = request.key;
@@ -95,7 +99,7 @@ export class Http {
         body: request.body ?? null,
         // A redirect would lead the token to another server, and repeat a POST as a GET.
         redirect: "manual",
-        signal: signal ? AbortSignal.any([signal, late.signal]) : late.signal,
+        signal: cancel.signal,
       });
       if (response.ok) return { answer: await read(response) };
       const problem = await this.#problem(response);
@@ -103,7 +107,7 @@ export class Http {
     } catch (cause) {
       signal?.throwIfAborted();
       if (cause instanceof CountersignError) return { problem: cause, afterMs: -1 };
-      const problem = new Unreachable(`the server \`${this.#origin}\` cannot be reached${late.signal.aborted ? " in time" : ""}`, {
+      const problem = new Unreachable(`the server \`${this.#origin}\` cannot be reached${isLate ? " in time" : ""}`, {
         code: "unreachable",
         hint: "check COUNTERSIGN_SERVER, and that `countersign serve` is running there",
         cause,
@@ -111,6 +115,7 @@ export class Http {
       return { problem, afterMs: 0 };
     } finally {
       clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
     }
   }
 

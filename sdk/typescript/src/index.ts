@@ -17,3 +17,5 @@ export { JsonText } from "./json.ts";
 export { type Refusal, refusalOf } from "./tell.ts";
 export { type ApprovedCall, approvedCall, type DecidedOptions, type Ran, type RunOptions, type Tool, Turn } from "./turn.ts";
 export type * from "./types.ts";
+/** The complete API, as docs/openapi.json describes it. */
+export type { components, paths } from "./types.gen.ts";

@@ -298,6 +298,7 @@ function idOf(ruling: Ruling): string {
   return id;
 }
 
+/** Returns a signal that is aborted with the given one, or when the time is over. */
 function limited(signal: AbortSignal | undefined, timeoutMs: number): AbortSignal {
   const late = Number.isFinite(timeoutMs) ? AbortSignal.timeout(timeoutMs) : undefined;
   return AbortSignal.any([signal, late].filter((one) => one !== undefined));

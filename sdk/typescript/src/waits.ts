@@ -125,13 +125,17 @@ export class Waits {
   }
 }
 
+/** Waits for a change, until the deadline; rejects if the signal is aborted. */
 async function changedOrOver(changed: Promise<void>, deadline: number, signal: AbortSignal | undefined): Promise<void> {
   const done = new AbortController();
-  const over = pause(deadline - performance.now(), signal ? AbortSignal.any([signal, done.signal]) : done.signal);
+  const onAbort = (): void => done.abort(signal?.reason);
+  signal?.addEventListener("abort", onAbort, { once: true });
+  const over = pause(deadline - performance.now(), done.signal);
+  over.catch(() => undefined);
   try {
     await Promise.race([changed, over]);
   } finally {
-    over.catch(() => undefined);
+    signal?.removeEventListener("abort", onAbort);
     done.abort();
   }
 }

@@ -11,14 +11,15 @@ export interface World {
   agentToken: string;
   /** The gate of a person who decides. */
   ana: Gate;
+  anaToken: string;
 }
 
 export async function openWorld(): Promise<World> {
   const service = await Service.start(fileURLToPath(new URL("policy.toml", import.meta.url)), { config: "decisions_per_second = 1000\n" });
   service.addPerson("ana");
   const agentToken = service.token("--agent", "tester", "--scope", "agent");
-  const ana = new Gate({ server: service.url, token: service.token("--person", "ana", "--scope", "read,decide") });
-  return { service, agentToken, ana, gate: newGate(service, agentToken) };
+  const anaToken = service.token("--person", "ana", "--scope", "read,decide");
+  return { service, agentToken, anaToken, ana: newGate(service, anaToken), gate: newGate(service, agentToken) };
 }
 
 /** Returns a gate without any memory, as another process would have it. */
