@@ -36,6 +36,7 @@ mod stop;
 mod store;
 #[cfg(feature = "tui")]
 mod terminal;
+pub mod tool_schema;
 mod trust;
 mod view;
 pub mod web;

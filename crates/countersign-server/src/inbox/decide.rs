@@ -13,7 +13,7 @@ use countersign::call::Call;
 use countersign::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use countersign::hash::Hash;
 use countersign::id::Key;
-use countersign::policy::Policy;
+use countersign::policy::{Policy, SchemaChoices};
 use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 
@@ -24,6 +24,7 @@ use super::session::{FRAGMENT, SignedIn};
 use super::{detail, edit, list, page, playground};
 use crate::access::{Caller, Scope};
 use crate::service::{LONGEST_COMMENT, decide_and_run};
+use crate::tool_schema;
 use crate::web::{Answer, ApiError, App};
 
 /// Largest form, in bytes: enough for a batch in which all arguments are edited.
@@ -247,7 +248,11 @@ async fn try_to_decide(
         )
     })?;
     let tenant = caller.tenant.clone();
-    let verdict = verdict(app.gate.policy(), approval, typed)?;
+    let choices = match typed.is_edit() {
+        true => tool_schema::choices(app.store(), approval).await?,
+        false => Vec::new(),
+    };
+    let verdict = verdict(app.gate.policy(), &choices, approval, typed)?;
     let preview = match &verdict {
         Verdict::Each(choices) if typed.is_edit() => Some(app.gate.preview(approval, choices)?),
         _ => None,
@@ -288,7 +293,12 @@ async fn try_to_decide(
     Ok(FormResult::Decided)
 }
 
-fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) -> Answer<Verdict> {
+fn verdict(
+    policy: &Policy,
+    choices: &[SchemaChoices],
+    approval: &SharedApproval,
+    typed: &SubmittedFields,
+) -> Answer<Verdict> {
     match typed.text("verdict") {
         "deny" => Ok(Verdict::Deny),
         "approve" => Ok(Verdict::Approve),
@@ -298,7 +308,7 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) 
             "open the page again",
         )),
         "chosen" | "edit" | CONFIRM => {
-            let choices = approval.numbered().map(|(position, call)| {
+            let chosen = approval.numbered().map(|(position, call)| {
                 if typed.leaves_out(position) {
                     return Ok(Choice::Deny);
                 }
@@ -306,13 +316,14 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) 
                     return Ok(Choice::Approve);
                 }
                 let secrecy = Secrecy::of(call, policy, &approval.salt);
-                let edited = edited(policy, &secrecy, call, position, typed);
+                let listed = OfferedChoices::new(policy, choices, position);
+                let edited = edited(listed, &secrecy, call, position, typed);
                 edited.map_err(|problem| bad_edit(position, &problem))
             });
-            let choices = choices.collect::<Answer<Vec<Choice>>>()?;
-            match choices.iter().all(|choice| *choice == Choice::Deny) {
+            let chosen = chosen.collect::<Answer<Vec<Choice>>>()?;
+            match chosen.iter().all(|choice| *choice == Choice::Deny) {
                 true => Err(bad("no call is chosen", "choose at least one, or deny all")),
-                false => Ok(Verdict::Each(choices)),
+                false => Ok(Verdict::Each(chosen)),
             }
         }
         _ => Err(bad(
@@ -322,10 +333,32 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) 
     }
 }
 
+/// Values that are offered for the arguments of one call: those of the policy's schema, or else of the tool's own.
+#[derive(Clone, Copy)]
+pub struct OfferedChoices<'c> {
+    policy: &'c Policy,
+    own: Option<&'c SchemaChoices>,
+}
+
+impl<'c> OfferedChoices<'c> {
+    /// Returns the values for the call at `position` (from 1); `choices` has an entry for each call.
+    pub fn new(policy: &'c Policy, choices: &'c [SchemaChoices], position: u8) -> OfferedChoices<'c> {
+        OfferedChoices {
+            policy,
+            own: choices.get(usize::from(position).saturating_sub(1)),
+        }
+    }
+
+    fn at(self, call: &Call, pointer: &str) -> Option<&'c [serde_json::Value]> {
+        let listed = self.policy.choices(call.tool.as_str(), pointer);
+        listed.or_else(|| self.own?.at(pointer))
+    }
+}
+
 /// Returns what is wrong with one call's edited arguments, to be shown next to their field. `None` if the arguments are
 /// valid, not edited or left out.
 pub fn edit_problem(
-    policy: &Policy,
+    offered: OfferedChoices<'_>,
     secrecy: &Secrecy,
     call: &Call,
     position: u8,
@@ -333,13 +366,13 @@ pub fn edit_problem(
 ) -> Option<String> {
     match typed.leaves_out(position) {
         true => None,
-        false => edited(policy, secrecy, call, position, typed).err(),
+        false => edited(offered, secrecy, call, position, typed).err(),
     }
 }
 
 /// Parses what was typed into the fields of one call: either its arguments as JSON, or single values.
 fn edited(
-    policy: &Policy,
+    offered: OfferedChoices<'_>,
     secrecy: &Secrecy,
     call: &Call,
     position: u8,
@@ -348,16 +381,16 @@ fn edited(
     if let Some(text) = typed.arguments(position) {
         return edit::read(&call.arguments, text, |pointer: &str| secrecy.is_secret(pointer));
     }
-    let fields = edit_fields(policy, secrecy, call).unwrap_or_default();
+    let fields = edit_fields(offered, secrecy, call).unwrap_or_default();
     edit_form::read(&call.arguments, &fields, |at| typed.value(position, at))
 }
 
 /// Returns the fields for the values of a call, or `None` if it has to be edited as JSON.
-pub fn edit_fields(policy: &Policy, secrecy: &Secrecy, call: &Call) -> Option<Vec<Field>> {
+pub fn edit_fields(offered: OfferedChoices<'_>, secrecy: &Secrecy, call: &Call) -> Option<Vec<Field>> {
     edit_form::fields(
         call.arguments.as_bytes(),
         |pointer: &str| secrecy.is_secret(pointer),
-        |pointer: &str| policy.choices(call.tool.as_str(), pointer),
+        |pointer: &str| offered.at(call, pointer),
     )
 }
 

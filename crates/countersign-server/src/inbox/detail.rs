@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use countersign::approval::SharedApproval;
 use countersign::gate::Concerns;
+use countersign::policy::SchemaChoices;
 use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 use minijinja::value::Serde;
@@ -12,12 +13,13 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 
 use super::card::{Card, Drawing, Edit, Measure};
-use super::decide::{SubmittedFields, edit_fields, edit_problem};
+use super::decide::{OfferedChoices, SubmittedFields, edit_fields, edit_problem};
 use super::edit_form::Field;
 use super::form::QueryFields;
 use super::session::SignedIn;
 use super::{edit, list, page, timeline};
 use crate::access::Caller;
+use crate::tool_schema;
 use crate::web::{Answer, ApiError, App};
 
 /// Maximum height of an arguments field, in lines.
@@ -119,13 +121,13 @@ impl Editing {
 /// Returns the edit fields of a call, filled with the submitted text where there is some. Empty if the call has to be
 /// edited as JSON.
 fn fields(
-    app: &App,
+    offered: OfferedChoices<'_>,
     secrecy: &Secrecy,
     call: &countersign::call::Call,
     position: u8,
     typed: &SubmittedFields,
 ) -> Vec<Field> {
-    let mut fields = edit_fields(app.gate.policy(), secrecy, call).unwrap_or_default();
+    let mut fields = edit_fields(offered, secrecy, call).unwrap_or_default();
     for (at, field) in fields.iter_mut().enumerate() {
         if let Some(text) = typed.value(position, at) {
             field.text = text.to_owned();
@@ -143,7 +145,14 @@ async fn draw_confirm(
 ) -> Answer<Response> {
     let events = app.store().events(&caller.tenant, preview.id).await?;
     let concerns = list::concerns(app, preview, now).await?;
-    let card = card(app, caller, preview, (now, &concerns), Editing::Nothing, typed);
+    let card = card(
+        app,
+        caller,
+        preview,
+        (now, &concerns),
+        (Editing::Nothing, &[]),
+        typed,
+    );
     let values = context! {
         card => Value::from(Serde(&card)),
         events => Value::from(Serde(timeline::lines(&events, now))),
@@ -177,7 +186,18 @@ async fn draw(
     let (approval, now) = list::one(app, caller, id).await?;
     let events = app.store().events(&caller.tenant, approval.id).await?;
     let concerns = list::concerns(app, &approval, now).await?;
-    let card = card(app, caller, &approval, (now, &concerns), editing, typed);
+    let choices = match editing {
+        Editing::Nothing => Vec::new(),
+        Editing::Values | Editing::Json => tool_schema::choices(app.store(), &approval).await?,
+    };
+    let card = card(
+        app,
+        caller,
+        &approval,
+        (now, &concerns),
+        (editing, &choices),
+        typed,
+    );
     let is_edit = editing != Editing::Nothing && card.is_pending && card.may.edit;
     let is_form = card
         .calls
@@ -203,7 +223,7 @@ fn card(
     caller: &Caller,
     approval: &SharedApproval,
     (now, concerns): (Time, &Concerns),
-    editing: Editing,
+    (editing, choices): (Editing, &[SchemaChoices]),
     typed: &SubmittedFields,
 ) -> Card {
     let decider = caller.decider();
@@ -224,16 +244,17 @@ fn card(
         if is_edit {
             let secrecy = Secrecy::of(held, app.gate.policy(), &approval.salt);
             let is_secret = |pointer: &str| secrecy.is_secret(pointer);
+            let offered = OfferedChoices::new(app.gate.policy(), choices, position);
             let text = match typed.arguments(position) {
                 Some(text) => text.to_owned(),
                 None => edit::field(held.arguments.as_bytes(), is_secret),
             };
             call.edit = Some(Edit {
                 lines: text.lines().count().clamp(3, MOST_LINES),
-                problem: edit_problem(app.gate.policy(), &secrecy, held, position, typed),
+                problem: edit_problem(offered, &secrecy, held, position, typed),
                 kept: call.values.has_secret.then_some(edit::KEPT),
                 fields: match editing {
-                    Editing::Values => fields(app, &secrecy, held, position, typed),
+                    Editing::Values => fields(offered, &secrecy, held, position, typed),
                     Editing::Json | Editing::Nothing => Vec::new(),
                 },
                 text,

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::frame::pick;
 use super::params::{self, InHeader};
+use crate::tool_schema;
 
 /// Delay before a server that could not list its tools is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ pub struct Listed {
     pub in_headers: Arc<[InHeader]>,
     /// Whether the tool declares an argument `confirmed`, so that its callers expect to be asked for confirmation.
     pub declares_flag: bool,
+    /// Input schema, if it lists values for some argument and is not too large to be stored.
+    pub input_schema: Option<Arc<str>>,
     /// Whether the tool must be called as a task, with the `task` parameter of protocol versions before 2026-07-28.
     pub needs_task: bool,
 }
@@ -143,6 +146,10 @@ pub fn definition(tool: &RawValue) -> Option<(String, Listed)> {
             .map(|input| params::in_headers(input.get()))
             .unwrap_or_default(),
         declares_flag: input.is_some_and(|input| declares_flag(input.get().as_bytes())),
+        input_schema: input
+            .map(RawValue::get)
+            .filter(|input| input.len() <= tool_schema::LARGEST && input.contains("\"enum\""))
+            .map(Arc::from),
         has_schema: schema.is_some_and(|schema| schema.get() != "null"),
         needs_task: support
             .is_some_and(|[support]| support.is_some_and(|support| support.get() == "\"required\"")),

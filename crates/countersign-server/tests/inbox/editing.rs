@@ -1,6 +1,9 @@
 //! Tests editing of arguments before they run.
 
+use countersign::hash::Hash;
+use countersign::policy::Definition;
 use countersign::state::State;
+use countersign_server::tool_schema;
 
 use crate::support::{MARIA, World};
 
@@ -321,4 +324,57 @@ async fn x44_a_form_is_either_values_or_json() {
     let done = world.finished(&approval).await;
     assert!(done.calls[0].original.is_none());
     assert_eq!(world.ran(), [format!("create_contact {MARIA}")]);
+}
+
+#[tokio::test]
+async fn x44_a_tool_without_a_schema_in_the_policy_offers_the_values_of_its_own() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let read = Hash::of(b"definition of the tool");
+    let schema = r#"{"type":"object","properties":{"size":{"enum":["s","m","<b>l</b>"]}}}"#;
+    let tenant = countersign::id::Tenant::single();
+    tool_schema::keep(world.app.store(), &tenant, read, schema)
+        .await
+        .unwrap();
+    let calls = [("host_runs", r#"{"size":"m","n":1}"#)];
+    for (definition, has_choices) in [
+        (Definition::Read(read), true),
+        // Only the gate's own reading of the definition counts.
+        (Definition::Claimed(read), false),
+        (Definition::Unknown, false),
+    ] {
+        let held = world
+            .hold_as(&calls, |submission| {
+                for call in &mut submission.calls {
+                    call.definition = definition;
+                }
+            })
+            .await;
+        let path = format!("/approvals/{}?edit=form", held.id);
+        let page = world.get(&ana, &path).await;
+        match has_choices {
+            true => page.shows("<select name=\"value-1-0\"").shows("&lt;b&gt;l"),
+            false => page.hides("<select name=\"value-1-0\""),
+        };
+        if has_choices {
+            let fields = [("value-1-0", "\"s\""), ("value-1-1", "1")];
+            let (card, _) = world.edit(&ana, &held, &fields).await;
+            card.shows("<del>m</del> → s");
+            assert_eq!(
+                world.now(&held).await.calls[0].arguments.as_bytes(),
+                br#"{"size":"s","n":1}"#
+            );
+        }
+    }
+    let held = world
+        .hold_as(&calls, |submission| {
+            for call in &mut submission.calls {
+                call.definition = Definition::Read(read);
+            }
+        })
+        .await;
+    let form = [("verdict", "edit"), ("value-1-0", "\"xl\""), ("value-1-1", "1")];
+    let page = world.decide(&ana, &held, &form).await;
+    assert_eq!(page.status, 422);
+    page.shows("is none of the choices");
 }

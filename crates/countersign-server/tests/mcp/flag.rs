@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use countersign::id::Tenant;
+use countersign::store::{Filter, Store as _};
+use countersign_server::tool_schema;
+use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
 use crate::client::{Client, approval, journal, text, until};
@@ -93,4 +97,23 @@ fn c2_while_a_person_is_asked_the_flag_joins_the_same_card() {
     place.good(&["approve", &id]);
     assert_eq!(text(&client.answer(flagged)), "remove {\"slug\": \"about\"}");
     assert_eq!(journal(&place), [r#"{"slug":"about"}"#]);
+}
+
+/// The page that edits a held call is in another process, and finds the values that the server's schema lists.
+#[test]
+fn x44_the_schema_of_a_held_call_is_there_for_its_edit() {
+    let (place, mut client) = start();
+    client.call("remove", pages("about", false));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let path = place.path().join("countersign.db");
+        let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+        let pending = store.list(&Tenant::single(), &Filter::pending()).await.unwrap();
+        let choices = tool_schema::choices(&store, &pending[0]).await.unwrap();
+        assert_eq!(choices[0].at("/kind"), Some(&[json!("page"), json!("post")][..]));
+        assert_eq!(choices[0].at("/slug"), None);
+    });
 }

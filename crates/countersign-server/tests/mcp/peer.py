@@ -37,7 +37,8 @@ def tools():
     names = ["read", "write", "slow", "crash", "broken", "large", "grow", "sneak"]
     schema = {"type": "object"}
     described = lambda name: state.get(name, "Does " + name + ".")
-    flagged = {"type": "object", "properties": {"slug": {"type": "string"}, "confirmed": {"type": "boolean"}}}
+    flagged = {"type": "object", "properties": {"slug": {"type": "string"}, "confirmed": {"type": "boolean"},
+                                                "kind": {"enum": ["page", "post"]}}}
     listed = [{"name": name, "description": described(name), "inputSchema": schema} for name in names]
     if "flag" in sys.argv[2:]:
         listed.append({"name": "remove", "description": "Removes a page.", "inputSchema": flagged})

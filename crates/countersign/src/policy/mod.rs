@@ -56,7 +56,7 @@ pub use catalogue::ToolListing;
 use condition::{Condition, Origins};
 pub use definition::Definition;
 pub use problem::{Problem, Problems};
-pub use schema::Schema;
+pub use schema::{Choices as SchemaChoices, Schema};
 use sensitive_paths::{Places, Sensitive};
 use snapshot::Before;
 use terms::Draft;

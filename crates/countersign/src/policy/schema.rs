@@ -16,7 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 #[cfg(not(feature = "schema"))]
 use absent::Validator;
-use choices::Choices;
+pub use choices::Choices;
 #[cfg(feature = "provenance")]
 use declared::Declared;
 #[cfg(feature = "schema")]

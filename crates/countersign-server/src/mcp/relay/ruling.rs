@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::is_flagged;
+use countersign::hash::Hash;
 use countersign::id::{Actor, ApprovalId, CallId};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -22,6 +23,7 @@ use crate::mcp::one_line::OneLine;
 use crate::mcp::server::LATE;
 use crate::mcp::settings::OnCancel;
 use crate::mcp::wire;
+use crate::tool_schema;
 
 impl Relay {
     /// Handles a tool call. If the ruling is immediate, the call keeps its place in the order of messages; otherwise
@@ -90,6 +92,16 @@ impl Relay {
         }
     }
 
+    /// Stores the schema of a tool whose call is held, for the page on which the call may be edited. Without it, the page
+    /// offers no choices.
+    async fn keep_schema(&self, definition: Hash, schema: &str) {
+        let gateway = &self.gateway;
+        let kept = tool_schema::keep(gateway.gate.store(), &gateway.tenant, definition, schema);
+        if let Err(error) = kept.await {
+            tracing::warn!("the schema of a tool could not be stored: {error}");
+        }
+    }
+
     /// Submits a call to the gate. Returns the message to forward if the call passes; otherwise answers the client,
     /// unless the request was cancelled, and returns `None`.
     async fn rule(self: &Arc<Self>, mut in_flight: InFlightCall) -> Option<OneLine> {
@@ -103,6 +115,7 @@ impl Relay {
         in_flight.form.has_schema = listed.as_ref().is_some_and(|listed| listed.has_schema);
         in_flight.asks_first = listed.as_ref().is_some_and(|listed| listed.declares_flag)
             && !is_flagged(&in_flight.call.arguments);
+        let schema = listed.as_ref().and_then(|listed| listed.input_schema.clone());
         let definition = listed.and_then(|listed| listed.definition);
         let (call, form) = (&in_flight.call, &in_flight.form);
         let request = ToolCallRequest {
@@ -168,7 +181,12 @@ impl Relay {
                 return Some(frame);
             }
             Ok(Disposition::Forbidden(reason)) => form.failure(&reason),
-            Ok(Disposition::Held(approval)) => self.hold(&in_flight, definition, approval).await?,
+            Ok(Disposition::Held(approval)) => {
+                if let (Some(definition), Some(schema)) = (definition, schema) {
+                    self.keep_schema(definition, &schema).await;
+                }
+                self.hold(&in_flight, definition, approval).await?
+            }
             // Fail closed: the call was not submitted, so it does not run.
             Err(error) => form.failure(&format!("nothing was run: {error}")),
         };

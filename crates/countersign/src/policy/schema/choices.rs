@@ -11,19 +11,20 @@ const ANY_ITEM: &str = "-";
 /// Maximum nesting depth that is searched. Schemas below it offer no choices.
 const MOST_DEPTH: usize = 32;
 
-/// Lists of allowed values, by JSON pointer.
+/// Values that a JSON Schema lists for its places (`enum`), by JSON pointer.
 #[derive(Debug, Default)]
-pub(super) struct Choices(HashMap<String, Vec<Value>>);
+pub struct Choices(HashMap<String, Vec<Value>>);
 
 impl Choices {
-    pub(super) fn of(schema: &Value) -> Choices {
+    /// Collects the values from a schema, which need not be trusted: nothing of it is compiled or followed.
+    pub fn of(schema: &Value) -> Choices {
         let mut choices = Choices::default();
         choices.collect(schema, &mut String::new(), MOST_DEPTH);
         choices
     }
 
     /// Returns the values that are allowed at a pointer; `None` if the schema lists none.
-    pub(super) fn at(&self, pointer: &str) -> Option<&[Value]> {
+    pub fn at(&self, pointer: &str) -> Option<&[Value]> {
         let is_index =
             |segment: &str| !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit());
         let pattern = || {
