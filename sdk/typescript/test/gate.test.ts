@@ -99,6 +99,21 @@ test("a denial throws with its comment, or is returned", async () => {
   assert.deepEqual(recorder.ran, []);
 });
 
+test("a call that was denied lately is not asked again", async () => {
+  const other = await openWorld("cool-down.toml");
+  try {
+    const [recorder, runId] = [new Recorder(), newRun()];
+    const held = other.gate.hold("send", (args: Send, call) => recorder.run("send", { ...args }, call));
+    const denied = assert.rejects(held({ to: "bo", amount: 3 }, { runId }), Denied);
+    await other.ana.decide((await pendingOf(other.ana, runId)).id, { approved: false });
+    await denied;
+    await assert.rejects(held({ to: "bo", amount: 3 }, { runId }), (error: unknown) => error instanceof Forbidden && /denied a short while ago/.test(error.message));
+    assert.deepEqual(recorder.ran, []);
+  } finally {
+    await other.service.stop();
+  }
+});
+
 test("a read passes at once; a passed write is recorded; a forbidden call does not run", async () => {
   const [recorder, runId] = [new Recorder(), newRun()];
   const tool = (name: string) => gate.hold(name, (args: Record<string, unknown>, call) => recorder.run(name, args, call));
