@@ -305,6 +305,28 @@ test("more waits than connections share one stream", { timeout: 60_000 }, async 
   assert.equal(counted.open(), 0);
 });
 
+test("a tool that the service runs itself is not run here, and its result is returned", async () => {
+  const recorder = new Recorder();
+  let calls = 0;
+  const tool: RequestListener = (_, response) => {
+    calls += 1;
+    setTimeout(() => response.writeHead(200, { "content-type": "application/json" }).end('{"sent":true}'), 300);
+  };
+  await answering(tool, async (address) => {
+    const config = `private_targets = ["${new URL(address).host}"]\n[tools.send]\nurl = "${address}/send"\nkey_env = "TOOL_KEY"\n`;
+    const other = await openWorld("policy.toml", config, { TOOL_KEY: "k".repeat(32) });
+    try {
+      const runId = newRun();
+      const result = other.gate.hold("send", (args: Send, call) => recorder.run("send", { ...args }, call))({ to: "bo", amount: 3 }, { runId });
+      await other.ana.decide((await pendingOf(other.ana, runId)).id, { approved: true });
+      assert.deepEqual(await result, { sent: true });
+      assert.deepEqual([calls, recorder.ran], [1, []]);
+    } finally {
+      await other.service.stop();
+    }
+  });
+});
+
 test("a wait outlasts a restart of the server", { timeout: 60_000 }, async () => {
   const other = await openWorld();
   try {
