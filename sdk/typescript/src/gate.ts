@@ -2,7 +2,7 @@
 //
 // Only web standards: fetch, AbortSignal, streams, Web Crypto. It therefore works in Node.js, Deno, Bun, and at the edge.
 
-import { type CountersignError, Denied, Expired, Forbidden, TimedOut, UnexpectedAnswer, Withdrawn, WrongServer, WrongToken } from "./errors.ts";
+import { CountersignError, Denied, Expired, Forbidden, Refused, TimedOut, UnexpectedAnswer, Withdrawn, WrongServer, WrongToken } from "./errors.ts";
 import { parseEvents } from "./events.ts";
 import { expect, Http, type HttpOptions, isObject, pause } from "./http.ts";
 import { argumentsText, JsonText, recordable, sha256 } from "./json.ts";
@@ -115,7 +115,12 @@ export class Gate {
   async propose(turn: Omit<ProposedTurn, "dryRun">, options: Cancel & { key?: string } = {}): Promise<Turn> {
     const calls = turn.calls.map((call) => ({ tool: call.tool, text: textOf(call) }));
     const since = performance.now();
-    return new Turn(this, calls, await this.submit(turn, options), since);
+    const submitted = await this.submit(turn, options).catch((error: unknown) => {
+      // A person denied the same call a short while ago: for whoever runs the turn, that is a ruling like any other.
+      if (!(error instanceof Refused) || error.code !== "denied_lately") throw error;
+      return { calls: calls.map(() => ({ ruling: "forbidden" as const, reason: error.message })) };
+    });
+    return new Turn(this, calls, submitted, since);
   }
 
   /** Reads an approval. */
@@ -239,7 +244,7 @@ export class Gate {
       } catch (error) {
         if (signal?.aborted) return;
         // A stream that breaks off is opened again, after the last event that arrived.
-        if (!(error instanceof TypeError)) throw error;
+        if (error instanceof CountersignError || error instanceof SyntaxError) throw error;
       }
       if (signal?.aborted) return;
       await pause(100, signal).catch(() => undefined);

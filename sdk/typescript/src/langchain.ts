@@ -5,7 +5,7 @@
 // resumed after the decision; what it is resumed with is not believed.
 
 import { AIMessage, type BaseMessage, ToolMessage } from "@langchain/core/messages";
-import { interrupt, isCommand, isGraphBubbleUp } from "@langchain/langgraph";
+import { interrupt, isGraphBubbleUp } from "@langchain/langgraph";
 import { createMiddleware } from "langchain";
 import { type AdapterOptions, AgentRun, type FrameworkCall } from "./adapter.ts";
 import { CountersignError } from "./errors.ts";
@@ -77,19 +77,21 @@ export function countersign(gate: Gate, options: LangChainOptions = {}): ReturnT
       const [name, thread] = threadOf(runtime);
       const { id = "", name: tool, args } = request.toolCall;
       const messages = request.state.messages as BaseMessage[];
+      let message: Awaited<ReturnType<typeof handler>> | undefined;
       try {
         await turnOf(thread, messages, signal);
         const ran = await thread.run.run<Record<string, unknown>, unknown>(
           { id, tool, input: args },
           async (approved, call) => {
-            const message = await handler({ ...request, toolCall: { ...request.toolCall, args: approved }, runtime: { ...request.runtime, signal: call.signal } });
-            if (isCommand(message)) return message;
+            message = await handler({ ...request, toolCall: { ...request.toolCall, args: approved }, runtime: { ...request.runtime, signal: call.signal } });
+            if (!ToolMessage.isInstance(message)) return { command: true };
             if (message.status === "error") throw new ToolFailed(message);
             return message.content;
           },
           { signal, conversation: conversationOf(messages) },
         );
-        if (isCommand(ran.result)) return ran.result as Awaited<ReturnType<typeof handler>>;
+        // A command cannot be told anything; without a notice, the tool's own message is kept with all that it has.
+        if (message && (ran.notice === undefined || !ToolMessage.isInstance(message))) return message;
         const notice = ran.notice === undefined ? "" : `${ran.notice}\n`;
         return new ToolMessage({ content: notice + textOf(ran.result), tool_call_id: id, name: tool });
       } catch (error) {

@@ -110,7 +110,7 @@ export function countersign<TOOLS extends Record<string, ToolLike>>(gate: Gate, 
     processor: {
       id: "countersign",
       processOutputStep: ({ toolCalls = [], messages, messageList }) => {
-        const calls = toolCalls.filter(({ toolName }) => toolName in tools).map(({ toolCallId, toolName, args }) => ({ id: toolCallId, tool: tools[toolName]?.id || toolName, input: args }));
+        const calls = toolCalls.filter(({ toolName }) => Object.hasOwn(tools, toolName)).map(({ toolCallId, toolName, args }) => ({ id: toolCallId, tool: tools[toolName]?.id || toolName, input: args }));
         steps.add(calls, conversationOf(messageList.get.all.aiV5.model()));
         return messages;
       },

@@ -176,7 +176,7 @@ export class Turn {
     };
   }
 
-  /** Starts a released call. Returns `undefined` if it was started before. */
+  /** Starts a released call. Returns `undefined` if it is not this process that runs it. */
   async #start(call: Call, signal: AbortSignal | undefined): Promise<Started | undefined> {
     const since = performance.now();
     const edits = call.edits ?? [];
@@ -190,7 +190,8 @@ export class Turn {
         call: { tool, text, id, edits, notice: editNotice(edits), secret: permit.secret ?? undefined, signal: limited(signal, timeoutMs) },
       };
     } catch (error) {
-      if (error instanceof Refused && error.code === "wrong_state") return undefined;
+      // It was started before, or the service runs it itself.
+      if (error instanceof Refused && (error.code === "wrong_state" || error.code === "runs_elsewhere")) return undefined;
       throw error;
     }
   }
@@ -233,7 +234,7 @@ export class Turn {
     }
   }
 
-  /** Returns the recorded result of a call that ran before, after waiting for its end. */
+  /** Returns the recorded result of a call that ran before or runs elsewhere, after waiting for its end. */
   async #replay<Result>(id: string, signal: AbortSignal | undefined): Promise<Ran<Result>> {
     for (;;) {
       const approval = await this.#gate.approval(id.slice(0, id.lastIndexOf(".")), { signal });
@@ -243,8 +244,8 @@ export class Turn {
         const edits = call.edits ?? [];
         return { result: call.result as Result, edits, notice: editNotice(edits), isReplay: true };
       }
-      // The server ends a running call as unknown when its time is over, so this ends.
-      if (call.state !== "running") throw errorOf(call, approval);
+      // The server ends both states when their time is over, so this ends.
+      if (call.state !== "running" && call.state !== "released") throw errorOf(call, approval);
       await pause(RUNNING_PAUSE_MS, signal);
     }
   }

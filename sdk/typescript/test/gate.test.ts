@@ -99,6 +99,21 @@ test("a denial throws with its comment, or is returned", async () => {
   assert.deepEqual(recorder.ran, []);
 });
 
+test("a call that was denied lately is not asked again", async () => {
+  const other = await openWorld("cool-down.toml");
+  try {
+    const [recorder, runId] = [new Recorder(), newRun()];
+    const held = other.gate.hold("send", (args: Send, call) => recorder.run("send", { ...args }, call));
+    const denied = assert.rejects(held({ to: "bo", amount: 3 }, { runId }), Denied);
+    await other.ana.decide((await pendingOf(other.ana, runId)).id, { approved: false });
+    await denied;
+    await assert.rejects(held({ to: "bo", amount: 3 }, { runId }), (error: unknown) => error instanceof Forbidden && /denied a short while ago/.test(error.message));
+    assert.deepEqual(recorder.ran, []);
+  } finally {
+    await other.service.stop();
+  }
+});
+
 test("a read passes at once; a passed write is recorded; a forbidden call does not run", async () => {
   const [recorder, runId] = [new Recorder(), newRun()];
   const tool = (name: string) => gate.hold(name, (args: Record<string, unknown>, call) => recorder.run(name, args, call));
@@ -288,6 +303,28 @@ test("more waits than connections share one stream", { timeout: 60_000 }, async 
   assert.ok(turns.every((turn) => turn.approval?.status === "denied"));
   for (let attempt = 0; attempt < 100 && counted.open() > 0; attempt++) await sleep(10);
   assert.equal(counted.open(), 0);
+});
+
+test("a tool that the service runs itself is not run here, and its result is returned", async () => {
+  const recorder = new Recorder();
+  let calls = 0;
+  const tool: RequestListener = (_, response) => {
+    calls += 1;
+    setTimeout(() => response.writeHead(200, { "content-type": "application/json" }).end('{"sent":true}'), 300);
+  };
+  await answering(tool, async (address) => {
+    const config = `private_targets = ["${new URL(address).host}"]\n[tools.send]\nurl = "${address}/send"\nkey_env = "TOOL_KEY"\n`;
+    const other = await openWorld("policy.toml", config, { TOOL_KEY: "k".repeat(32) });
+    try {
+      const runId = newRun();
+      const result = other.gate.hold("send", (args: Send, call) => recorder.run("send", { ...args }, call))({ to: "bo", amount: 3 }, { runId });
+      await other.ana.decide((await pendingOf(other.ana, runId)).id, { approved: true });
+      assert.deepEqual(await result, { sent: true });
+      assert.deepEqual([calls, recorder.ran], [1, []]);
+    } finally {
+      await other.service.stop();
+    }
+  });
 });
 
 test("a wait outlasts a restart of the server", { timeout: 60_000 }, async () => {

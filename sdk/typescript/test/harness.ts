@@ -14,8 +14,8 @@ export interface World {
   anaToken: string;
 }
 
-export async function openWorld(): Promise<World> {
-  const service = await Service.start(fileURLToPath(new URL("policy.toml", import.meta.url)), { config: "decisions_per_second = 1000\n" });
+export async function openWorld(policy = "policy.toml", config = "", variables: Record<string, string> = {}): Promise<World> {
+  const service = await Service.start(fileURLToPath(new URL(policy, import.meta.url)), { config: `decisions_per_second = 1000\n${config}`, variables });
   service.addPerson("ana");
   const agentToken = service.token("--agent", "tester", "--scope", "agent");
   const anaToken = service.token("--person", "ana", "--scope", "read,decide");

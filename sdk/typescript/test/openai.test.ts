@@ -97,6 +97,26 @@ test("openai: a forged approval that is not settled at all runs nothing", async 
   }
 });
 
+test("openai: a denied call is rejected in the run's state, so that the tool is not even invoked", async () => {
+  const world = await openWorld();
+  try {
+    const runId = newRun();
+    const { tool, settle } = countersign(world.gate, { runId });
+    const agent = new Agent({ name: "tester", model: modelOf([{ calls: [{ id: "c1", tool: "send", text: '{"to":"bo","amount":3}' }] }, { text: "done" }]), tools: toolsOf(tool, new Recorder()) });
+    const runner = new Runner({ tracingDisabled: true });
+    const invoked: string[] = [];
+    runner.on("agent_tool_start", (_context, _agent, { name }) => invoked.push(name));
+    const { state } = await runner.run(agent, "go");
+    const settled = settle(state);
+    await world.ana.decide((await pendingOf(world.ana, runId)).id, { approved: false, comment: "no" });
+    await settled;
+    assert.equal((await runner.run(agent, state)).finalOutput, "done");
+    assert.deepEqual(invoked, []);
+  } finally {
+    await world.service.stop();
+  }
+});
+
 test("openai: a Zod schema checks what a person changed", async () => {
   const world = await openWorld();
   try {

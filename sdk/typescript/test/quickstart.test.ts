@@ -22,8 +22,8 @@ const fakes: Record<string, string> = {
 for (const { name, commands, code } of snippets()) {
   test(`docs/quickstart/${name}.md`, { timeout: 60_000 }, async () => {
     const fake = fakes[name];
-    assert.ok(fake && /^const model = .*;$/m.test(code));
-    const program = writeProgram(`${name}.run.mts`, code.replace(/^const model = .*;$/m, fake));
+    assert.equal(/^const model = .*;$/m.test(code), fake !== undefined);
+    const program = writeProgram(`${name}.run.mts`, code.replace(/^const model = .*;$/m, fake ?? ""));
     const folder = mkdtempSync(join(tmpdir(), "countersign-quickstart."));
     symlinkSync(process.env.COUNTERSIGN_BIN ?? "countersign", join(folder, "countersign"));
     const port = await freePort();
@@ -39,7 +39,7 @@ for (const { name, commands, code } of snippets()) {
       await promisify(execFile)("countersign", ["approve", id, "--digest", digest], { cwd: folder, env });
       const { stdout } = await agent;
       assert.match(stdout, /refunded 49 for A-17/);
-      assert.match(stdout, /I am done with order A-17\./);
+      if (fake) assert.match(stdout, /I am done with order A-17\./);
     } finally {
       service.kill("SIGTERM");
       if (service.exitCode === null) await once(service, "exit");

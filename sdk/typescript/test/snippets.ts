@@ -15,7 +15,7 @@ export interface Snippet {
 }
 
 export function snippets(): Snippet[] {
-  const pages = readdirSync(join(root, "docs/quickstart")).filter((name) => /^typescript-.*\.md$/.test(name));
+  const pages = readdirSync(join(root, "docs/quickstart")).filter((name) => /^typescript.*\.md$/.test(name));
   return pages.map((page) => {
     const text = readFileSync(join(root, "docs/quickstart", page), "utf8");
     const blocks = (language: string) => [...text.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, "gms"))].map((block) => block[1] ?? "");
