@@ -307,7 +307,9 @@ def test_an_unrecorded_outcome_is_unknown(gate: Gate, ana: Person, monkeypatch: 
     assert unknown.value.result == "done"
 
 
-def test_a_new_process_takes_up_the_run(gate: Gate, ana: Person, run_id: str, tmp_path: Path, tokens: dict[str, str]) -> None:
+def test_a_new_process_takes_up_the_run(
+    gate: Gate, ana: Person, run_id: str, tmp_path: Path, tokens: dict[str, str]
+) -> None:
     import subprocess
     import sys
 

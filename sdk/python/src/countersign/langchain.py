@@ -112,9 +112,7 @@ def _find(request: ToolCallRequest) -> tuple[str, Call, Sequence[AnyMessage], AI
     raise NotRun("the call is in no message of the model", code="not_proposed", tool=name)
 
 
-def _proposal(
-    messages: Sequence[AnyMessage], message: AIMessage
-) -> tuple[str, str, dict[str, Call], list[Message]]:
+def _proposal(messages: Sequence[AnyMessage], message: AIMessage) -> tuple[str, str, dict[str, Call], list[Message]]:
     """Returns the run, the turn, its calls by id, and the conversation before it."""
     calls: dict[str, Call] = {}
     for call in message.tool_calls:
