@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState
@@ -165,11 +166,20 @@ def _answer(request: ToolCallRequest, ran: Ran[Answer]) -> Answer:
     call = request.tool_call
     if ran.result is not None:
         if ran.notice and isinstance(ran.result, ToolMessage):
-            return ran.result.model_copy(update={"content": _with_notice(ran.notice, ran.result.content)})
+            return _noticed(ran.notice, ran.result)
+        if ran.notice and isinstance(ran.result, Command) and isinstance(ran.result.update, dict):
+            messages = [_noticed(ran.notice, each) for each in ran.result.update.get("messages", [])]
+            return replace(ran.result, update={**ran.result.update, "messages": messages})
         return ran.result
     recorded = ran.recorded if isinstance(ran.recorded, (str, list)) else json.dumps(ran.recorded)
     content = _with_notice(ran.notice, recorded) if ran.notice else recorded
     return ToolMessage(content, name=call["name"], tool_call_id=call["id"])
+
+
+def _noticed(notice: str, message: Any) -> Any:
+    if not isinstance(message, ToolMessage):
+        return message
+    return message.model_copy(update={"content": _with_notice(notice, message.content)})
 
 
 def _with_notice(notice: str, content: str | list[Any]) -> str | list[Any]:
