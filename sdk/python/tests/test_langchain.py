@@ -118,12 +118,12 @@ async def test_case(case: Callable[[World, type[Host]], Awaitable[None]], host: 
 def test_an_edit_is_told_with_a_command(world: World) -> None:
     def send(to: str, text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Sends a message, and updates the state."""
-        world.effects.append(to)
+        world.effects.append(("send", to))
         return Command(update={"messages": [ToolMessage("sent", tool_call_id=tool_call_id)]})
 
     model = FakeModel(responses=[said([FakeCall("c1", "send", '{"to": "bo", "text": "hi"}')]), said("done")])
     agent: Any = create_agent(model, [tool(send)], middleware=[CountersignMiddleware(world.gate)])
     world.ana.edits({"to": "cy", "text": "hi"}, world.run_id)
     state = agent.invoke({"messages": [("user", "Go")]}, {"configurable": {"thread_id": world.run_id}})
-    assert world.effects == ["cy"]
+    assert world.effects == [("send", "cy")]
     assert "ana changed this call" in end(state).told["c1"].text

@@ -166,7 +166,8 @@ def _answer(request: ToolCallRequest, ran: Ran[Answer]) -> Answer:
     call = request.tool_call
     if ran.result is not None:
         if ran.notice and isinstance(ran.result, ToolMessage):
-            return _noticed(ran.notice, ran.result)
+            noticed: ToolMessage = _noticed(ran.notice, ran.result)
+            return noticed
         if ran.notice and isinstance(ran.result, Command) and isinstance(ran.result.update, dict):
             messages = [_noticed(ran.notice, each) for each in ran.result.update.get("messages", [])]
             return replace(ran.result, update={**ran.result.update, "messages": messages})
