@@ -59,7 +59,14 @@ def stream(turn: int, blocks: list[dict[str, Any]], model: str) -> bytes:
     """Returns a message as the events in which Anthropic streams it."""
     events: list[dict[str, Any]] = []
     usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {"id": f"msg_{turn}", "type": "message", "role": "assistant", "model": model, "content": [], "usage": usage}
+    message = {
+        "id": f"msg_{turn}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "usage": usage,
+    }
     events.append({"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}})
     for index, block in enumerate(blocks):
         if block["type"] == "text":

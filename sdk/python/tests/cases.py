@@ -264,7 +264,11 @@ async def one_approval_for_a_turn(world: World, host: type[Host]) -> None:
     [approval] = world.gate.approvals(run_id=world.run_id)
     assert len(approval.calls) == 3
     assert sorted(call["to"] for _, call in world.effects) == ["bo", "cy", "di"]
-    assert {id: told.text for id, told in end.told.items()} == {"c1": "sent to bo", "c2": "sent to cy", "c3": "sent to di"}
+    assert {id: told.text for id, told in end.told.items()} == {
+        "c1": "sent to bo",
+        "c2": "sent to cy",
+        "c3": "sent to di",
+    }
 
 
 async def part_of_a_batch(world: World, host: type[Host]) -> None:
@@ -308,7 +312,9 @@ async def resume_later(world: World, host: type[Host]) -> None:
     assert sorted(tool for tool, _ in world.effects) == ["note", "send"]
     assert end.told["c1"].text == "sent to bo"
     assert end.text == "done"
-    assert len([approval for approval in world.gate.approvals(run_id=world.run_id) if approval.status == "approved"]) == 1
+    assert (
+        len([approval for approval in world.gate.approvals(run_id=world.run_id) if approval.status == "approved"]) == 1
+    )
 
 
 async def resume_twice(world: World, host: type[Host]) -> None:

@@ -34,7 +34,16 @@ class Service:
 
     def up(self) -> None:
         """Starts the process, at the same address as before if there was one."""
-        command = [BINARY, "serve", "--listen", self._listen, "--store", str(self._store), "--policy", str(self._policy)]
+        command = [
+            BINARY,
+            "serve",
+            "--listen",
+            self._listen,
+            "--store",
+            str(self._store),
+            "--policy",
+            str(self._policy),
+        ]
         with open(self._folder / "log", "a") as log:
             self._process = subprocess.Popen(
                 command, cwd=self._folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=log, text=True

@@ -103,7 +103,9 @@ def test_waiting_ends_with_the_time(gate: Gate, run_id: str, ana: Person) -> Non
     assert gate.withdraw(submission.approval.id, "not needed").status == "withdrawn"
 
 
-def test_a_wait_survives_a_restart(tokens: dict[str, str], gate: Gate, ana: Person, run_id: str, service: Service) -> None:
+def test_a_wait_survives_a_restart(
+    tokens: dict[str, str], gate: Gate, ana: Person, run_id: str, service: Service
+) -> None:
     submission = gate.submit([Call("send", {"to": "bo", "text": "hi"})], run_id=run_id)
     assert submission.approval is not None
     id = submission.approval.id

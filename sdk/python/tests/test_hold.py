@@ -290,6 +290,21 @@ async def test_a_cancelled_wait_is_withdrawn(async_gate: AsyncGate, ana: Person,
     assert gate.approval(id).status == "withdrawn"
 
 
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+async def test_a_cancellation_is_never_lost(async_gate: AsyncGate, ana: Person, steps: int) -> None:
+    @async_gate.hold(timeout=5)
+    async def send(to: str) -> None:
+        raise AssertionError("ran")
+
+    task = asyncio.create_task(send("bo"))
+    # Wherever the call is by then: connecting, proposing, waiting.
+    for _ in range(steps):
+        await asyncio.sleep(0.0005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 def test_an_unrecorded_outcome_is_unknown(gate: Gate, ana: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     from countersign import ServerDown
 
@@ -307,7 +322,9 @@ def test_an_unrecorded_outcome_is_unknown(gate: Gate, ana: Person, monkeypatch: 
     assert unknown.value.result == "done"
 
 
-def test_a_new_process_takes_up_the_run(gate: Gate, ana: Person, run_id: str, tmp_path: Path, tokens: dict[str, str]) -> None:
+def test_a_new_process_takes_up_the_run(
+    gate: Gate, ana: Person, run_id: str, tmp_path: Path, tokens: dict[str, str]
+) -> None:
     import subprocess
     import sys
 

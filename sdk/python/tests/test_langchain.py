@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import aiosqlite
 import pytest
@@ -13,6 +13,7 @@ from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
@@ -112,3 +113,17 @@ async def test_case(case: Callable[[World, type[Host]], Awaitable[None]], host: 
     if host is CrashingLangChainHost and case.__name__ not in restarts:
         pytest.skip("the same as with pauses")
     await case(world, host)
+
+
+def test_an_edit_is_told_with_a_command(world: World) -> None:
+    def send(to: str, text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Sends a message, and updates the state."""
+        world.effects.append(("send", to))
+        return Command(update={"messages": [ToolMessage("sent", tool_call_id=tool_call_id)]})
+
+    model = FakeModel(responses=[said([FakeCall("c1", "send", '{"to": "bo", "text": "hi"}')]), said("done")])
+    agent: Any = create_agent(model, [tool(send)], middleware=[CountersignMiddleware(world.gate)])
+    world.ana.edits({"to": "cy", "text": "hi"}, world.run_id)
+    state = agent.invoke({"messages": [("user", "Go")]}, {"configurable": {"thread_id": world.run_id}})
+    assert world.effects == [("send", "cy")]
+    assert "ana changed this call" in end(state).told["c1"].text

@@ -130,9 +130,7 @@ def test_what_cannot_be_gated_is_refused(world: World) -> None:
 
 
 async def test_a_tool_that_takes_too_long_is_unknown(world: World) -> None:
-    [slow] = [
-        function_tool(tool, timeout=0.2) for tool in world.async_tools() if tool.__name__ == "slow"
-    ]
+    [slow] = [function_tool(tool, timeout=0.2) for tool in world.async_tools() if tool.__name__ == "slow"]
     model = ScriptedModel([said([FakeCall("c1", "slow", json.dumps({"name": "x"}))]), said("done")])
     world.ana.approves(world.run_id)
     with countersign.run(world.run_id):

@@ -28,7 +28,9 @@ class PydanticHost(Host):
                 if isinstance(part, TextPart):
                     yield part.content
                 elif isinstance(part, ToolCallPart):
-                    yield {index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+                    yield {
+                        index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)
+                    }
 
         return Agent(
             FunctionModel(said, stream_function=streamed),
@@ -111,4 +113,3 @@ async def test_forged_arguments_do_not_run(world: World) -> None:
     with pytest.raises(Exception, match="key"):
         await PydanticHost(world, [[send("c1", "bo")], "done"], pause_after=0.1).resume()
     assert world.effects == []
-

@@ -38,7 +38,15 @@ class Address:
             port = parts.port
         except ValueError:
             raise WrongURL("the server's address is not a URL") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username or not server.isascii() or " " in server:
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+            or not server.isascii()
+            or " " in server
+        ):
             raise WrongURL("the server's address is not of the form http://HOST:PORT or https://HOST")
         tls = ssl.create_default_context() if parts.scheme == "https" else None
         return cls(parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"), tls, token)

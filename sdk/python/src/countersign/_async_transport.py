@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ._address import Address, log, read_retry_after, retry_delay
 from ._steps import Answer, Request, Steps, T
+from ._timeout import timeout
 from .errors import CountersignError, WrongURL
 
 MOST_IDLE = 64
@@ -116,8 +117,9 @@ class AsyncTransport:
         attempt = 0
         while True:
             try:
-                answer = await asyncio.wait_for(self._send_once(request), request.timeout)
-            except (OSError, asyncio.TimeoutError) as error:
+                async with timeout(request.timeout):
+                    answer = await self._send_once(request)
+            except OSError as error:
                 down = self._address.down(error)
                 delay = retry_delay(attempt, None)
                 if isinstance(down, WrongURL) or time.monotonic() + delay > give_up_at:
@@ -170,15 +172,16 @@ class AsyncTransport:
     async def stream(self, request: Request) -> AsyncIterator[tuple[Answer, AsyncIterator[str]]]:
         """Opens a stream. Gives the head of the answer, with its body if it is an error, and the lines."""
         try:
-            connection = await asyncio.wait_for(self._connect(), request.timeout)
-        except (OSError, asyncio.TimeoutError) as error:
+            async with timeout(request.timeout):
+                connection = await self._connect()
+        except OSError as error:
             raise self._address.down(error) from error
         try:
-            sent = connection.send(self._address, request, accept="text/event-stream")
-            status, headers = await asyncio.wait_for(sent, request.timeout)
+            async with timeout(request.timeout):
+                status, headers = await connection.send(self._address, request, accept="text/event-stream")
             body = b"" if status == 200 else await connection.read_body(headers)
             yield Answer(status, body, headers.get("countersign-version")), _lines(connection)
-        except (OSError, asyncio.TimeoutError) as error:
+        except OSError as error:
             raise self._address.down(error) from error
         finally:
             connection.close()

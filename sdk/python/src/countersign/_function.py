@@ -65,7 +65,9 @@ class HeldFunction:
         for name, parameter in parameters.items():
             kind = VARIADIC.get(parameter.kind)
             if kind and name in approved and not isinstance(approved[name], kind):
-                raise Mismatch(f"the approved arguments do not fit `{self.tool}`: `{name}`", code="mismatch", tool=self.tool)
+                raise Mismatch(
+                    f"the approved arguments do not fit `{self.tool}`: `{name}`", code="mismatch", tool=self.tool
+                )
         values = {name: {**approved, **context}[name] for name in parameters if name in approved or name in context}
         bound = inspect.BoundArguments(self._signature, values)
         # After a left out parameter, `BoundArguments` would pass the others by position or not at all.

@@ -22,7 +22,9 @@ class Decorator(Protocol):
     """`hold` with `on_denied="return"`: the function may return a text for the model instead of its result."""
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, Coroutine[Any, Any, R | str | dict[str, Any]]]: ...
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | str | dict[str, Any]]]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R | str | dict[str, Any]]: ...
 
@@ -53,9 +55,7 @@ class Proposal:
 
     def release(self, submission: Submission) -> Steps[Permit | Finished]:
         approval = submission.approval.id if submission.approval else None
-        return _steps.release(
-            self._call, submission.calls[0], approval, asked_at=self._asked_at, timeout=self._timeout
-        )
+        return _steps.release(self._call, submission.calls[0], approval, asked_at=self._asked_at, timeout=self._timeout)
 
 
 def plan(held: Held, call: Call) -> Proposal:

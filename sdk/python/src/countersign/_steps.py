@@ -300,13 +300,17 @@ def release(
     found = yield from wait(approval, timeout=timeout)
     view = found.call(ruling.id)
     if found.is_pending:
-        raise TimedOut(f"nobody decided about `{call.tool}` in time", code="timed_out", tool=call.tool, approval=found.id)
+        raise TimedOut(
+            f"nobody decided about `{call.tool}` in time", code="timed_out", tool=call.tool, approval=found.id
+        )
     if view.state == "released":
         try:
             permit = yield from start(view.id, call=view, decided_by=found.decided_by)
         except Refused as refused:
             if refused.code != "wrong_state":
-                raise NotRun(refused.message, hint=refused.hint, code=refused.code, tool=call.tool, approval=found.id) from refused
+                raise NotRun(
+                    refused.message, hint=refused.hint, code=refused.code, tool=call.tool, approval=found.id
+                ) from refused
         else:
             if permit.tool != call.tool:
                 yield from finish(permit, "not_sent", "the permit is for another tool")

@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeVar, overload
 
 from . import _steps
 from ._address import Address, log
+from ._async_transport import AsyncTransport
 from ._function import HeldFunction
 from ._hold import Decorator, Held, plan, succeeded
 from ._sse import EventReader
 from ._steps import Choice, Steps
-from ._async_transport import AsyncTransport
 from .errors import CallError, CountersignError, Mismatch, NotRun, ServerDown, TimedOut, Unknown
 from .model import Approval, Call, Event, Finished, Message, Order, Outcome, Permit, Submission, Until
 
@@ -154,10 +154,16 @@ class AsyncGate:
 
     # ---- running tools ----
 
-    async def run_permitted(self, permit: Permit, tool: Callable[[Permit], Awaitable[T]], outcome: Callable[[T], tuple[Outcome, Any]] = succeeded) -> T:
+    async def run_permitted(
+        self,
+        permit: Permit,
+        tool: Callable[[Permit], Awaitable[T]],
+        outcome: Callable[[T], tuple[Outcome, Any]] = succeeded,
+    ) -> T:
         """Runs the tool once, with the permit's arguments, and records how it ended: as `outcome` says of its result.
 
-        An exception is recorded as failed, a time-out or a lost connection as unknown. A cancelled tool is recorded as unknown.
+        An exception is recorded as failed, a time-out or a lost connection as unknown. A cancelled tool
+        is recorded as unknown, too.
         """
         if permit.is_late:
             await self._record(permit, "not_sent", "not started in time")
@@ -174,7 +180,9 @@ class AsyncGate:
             # The tool has run: a caller that is cancelled now must not lose that.
             await asyncio.shield(self.finish(permit, *outcome(result)))
         except CountersignError as error:
-            raise Unknown(f"`{permit.tool}` ran, but that could not be recorded: {error.message}", result=result) from error
+            raise Unknown(
+                f"`{permit.tool}` ran, but that could not be recorded: {error.message}", result=result
+            ) from error
         return result
 
     @overload
@@ -241,7 +249,9 @@ class AsyncGate:
         result = await self.run_permitted(released, lambda _: held.function.function(*args, **kwargs))
         return held.answer(released.notice(), result)
 
-    async def _bind(self, held: Held, permit: Permit, context: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    async def _bind(
+        self, held: Held, permit: Permit, context: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
             return held.function.bind(permit, context)
         except Mismatch as error:

@@ -80,7 +80,9 @@ class CountersignHooks:
             "PostToolUseFailure": HookMatcher(hooks=[self.after], timeout=120),
             "UserPromptSubmit": HookMatcher(hooks=[self.prompted], timeout=120),
         }
-        hooks: dict[Any, list[HookMatcher]] = {event: list(matchers) for event, matchers in (options.hooks or {}).items()}
+        hooks: dict[Any, list[HookMatcher]] = {
+            event: list(matchers) for event, matchers in (options.hooks or {}).items()
+        }
         for event, matcher in ours.items():
             hooks[event] = [matcher, *hooks.get(event, [])]
         return replace(options, hooks=hooks)

@@ -129,7 +129,9 @@ class Unknown(CallError):
         self.result = result
 
     def for_model(self) -> str:
-        return "The call was started and nobody knows how it ended. Do not propose it again before a person has found out."
+        return (
+            "The call was started and nobody knows how it ended. Do not propose it again before a person has found out."
+        )
 
 
 # ---- what a program or its settings got wrong ----

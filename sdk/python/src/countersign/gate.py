@@ -154,10 +154,13 @@ class Gate:
 
     # ---- running tools ----
 
-    def run_permitted(self, permit: Permit, tool: Callable[[Permit], T], outcome: Callable[[T], tuple[Outcome, Any]] = succeeded) -> T:
+    def run_permitted(
+        self, permit: Permit, tool: Callable[[Permit], T], outcome: Callable[[T], tuple[Outcome, Any]] = succeeded
+    ) -> T:
         """Runs the tool once, with the permit's arguments, and records how it ended: as `outcome` says of its result.
 
-        An exception is recorded as failed, a time-out or a lost connection as unknown. What is no ordinary error, such as Ctrl-C, is recorded as unknown.
+        An exception is recorded as failed, a time-out or a lost connection as unknown. What is no ordinary error, such as Ctrl-C,
+        is recorded as unknown, too.
         """
         if permit.is_late:
             self._record(permit, "not_sent", "not started in time")
@@ -176,7 +179,9 @@ class Gate:
         try:
             self.finish(permit, *outcome(result))
         except CountersignError as error:
-            raise Unknown(f"`{permit.tool}` ran, but that could not be recorded: {error.message}", result=result) from error
+            raise Unknown(
+                f"`{permit.tool}` ran, but that could not be recorded: {error.message}", result=result
+            ) from error
         return result
 
     @overload

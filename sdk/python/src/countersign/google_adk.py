@@ -75,7 +75,9 @@ class CountersignPlugin(BasePlugin):
                 raise NotRun(f"the name `{tool.name}` is reserved for ADK", code="not_proposed", tool=tool.name)
             return None
         if isinstance(tool, AgentTool) and not tool.include_plugins:
-            raise NotRun(f"the tools of `{tool.name}` would run ungated", code="not_gated", hint="use `include_plugins=True`")
+            raise NotRun(
+                f"the tools of `{tool.name}` would run ungated", code="not_gated", hint="use `include_plugins=True`"
+            )
         try:
             return await self._before(tool, tool_args, tool_context)
         except _TooEarly:
@@ -140,7 +142,8 @@ class CountersignPlugin(BasePlugin):
             if any(call.id == id and call.name not in REQUESTS for call in found):
                 gated = [call for call in found if call.name not in INTERNAL]
                 calls = {
-                    call.id or "": Call(call.name or "", arguments_text(call.name or "", call.args or {})) for call in gated
+                    call.id or "": Call(call.name or "", arguments_text(call.name or "", call.args or {}))
+                    for call in gated
                 }
                 if len(calls) != len(gated) or "" in calls:
                     raise NotRun("a call of the turn has no id of its own", code="not_proposed")

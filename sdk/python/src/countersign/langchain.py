@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState
@@ -112,9 +113,7 @@ def _find(request: ToolCallRequest) -> tuple[str, Call, Sequence[AnyMessage], AI
     raise NotRun("the call is in no message of the model", code="not_proposed", tool=name)
 
 
-def _proposal(
-    messages: Sequence[AnyMessage], message: AIMessage
-) -> tuple[str, str, dict[str, Call], list[Message]]:
+def _proposal(messages: Sequence[AnyMessage], message: AIMessage) -> tuple[str, str, dict[str, Call], list[Message]]:
     """Returns the run, the turn, its calls by id, and the conversation before it."""
     calls: dict[str, Call] = {}
     for call in message.tool_calls:
@@ -167,11 +166,21 @@ def _answer(request: ToolCallRequest, ran: Ran[Answer]) -> Answer:
     call = request.tool_call
     if ran.result is not None:
         if ran.notice and isinstance(ran.result, ToolMessage):
-            return ran.result.model_copy(update={"content": _with_notice(ran.notice, ran.result.content)})
+            noticed: ToolMessage = _noticed(ran.notice, ran.result)
+            return noticed
+        if ran.notice and isinstance(ran.result, Command) and isinstance(ran.result.update, dict):
+            messages = [_noticed(ran.notice, each) for each in ran.result.update.get("messages", [])]
+            return replace(ran.result, update={**ran.result.update, "messages": messages})
         return ran.result
     recorded = ran.recorded if isinstance(ran.recorded, (str, list)) else json.dumps(ran.recorded)
     content = _with_notice(ran.notice, recorded) if ran.notice else recorded
     return ToolMessage(content, name=call["name"], tool_call_id=call["id"])
+
+
+def _noticed(notice: str, message: Any) -> Any:
+    if not isinstance(message, ToolMessage):
+        return message
+    return message.model_copy(update={"content": _with_notice(notice, message.content)})
 
 
 def _with_notice(notice: str, content: str | list[Any]) -> str | list[Any]:

@@ -264,7 +264,9 @@ def _call(raw: Any) -> CallView:
 def _ruling(raw: Any) -> Ruling:
     raw = _object(raw)
     id = _optional(raw, "callId") or _optional(raw, "id")
-    return Ruling(_text(raw, "ruling"), id, _optional(raw, "reason"), _optional(raw, "summary"), cast("_types.RulingView", raw))
+    return Ruling(
+        _text(raw, "ruling"), id, _optional(raw, "reason"), _optional(raw, "summary"), cast("_types.RulingView", raw)
+    )
 
 
 def _object(raw: Any) -> dict[str, Any]:

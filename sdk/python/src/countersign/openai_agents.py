@@ -119,14 +119,18 @@ class Countersign:
         reference = target._agent_ref if isinstance(target, Handoff) else None
         found = reference() if reference else None
         if not isinstance(getattr(found, "hooks", None), _Hooks):
-            raise TypeError("a handoff leads to an agent that is not gated: make the handoff from `countersign.agent(…)`")
+            raise TypeError(
+                "a handoff leads to an agent that is not gated: make the handoff from `countersign.agent(…)`"
+            )
         return target
 
     def _tool(self, tool: Tool) -> Tool:
         if tool.name in self._ungated:
             return tool
         if not isinstance(tool, FunctionTool):
-            raise TypeError(f"`{tool.name}` is no function tool, so it cannot be gated: remove it, or list it in `ungated`")
+            raise TypeError(
+                f"`{tool.name}` is no function tool, so it cannot be gated: remove it, or list it in `ungated`"
+            )
         if tool.needs_approval is not False:
             raise TypeError(f"`{tool.name}` has `needs_approval`: remove it, the policy decides what is held")
         agent = tool._agent_instance if tool._is_agent_tool else None
@@ -152,9 +156,7 @@ class Countersign:
         async def run(permit: Permit) -> Any:
             context.tool_arguments = permit.arguments_text
             try:
-                return await invoke_function_tool(
-                    function_tool=inner, context=context, arguments=permit.arguments_text
-                )
+                return await invoke_function_tool(function_tool=inner, context=context, arguments=permit.arguments_text)
             except ToolTimeoutError as error:
                 raise TimeoutError(str(error)) from error
 
@@ -192,15 +194,17 @@ class Countersign:
         proposal = self._proposals.get((run.id if run else "", id))
         if proposal is None:
             tool = call.tool if call else None
-            raise NotRun(f"the turn of call `{id}` is not known", code="not_proposed", tool=tool, hint="resume with `load`")
-        return await self._turns.open_async(
-            proposal.run_id, proposal.turn_id, proposal.calls, proposal.conversation
-        )
+            raise NotRun(
+                f"the turn of call `{id}` is not known", code="not_proposed", tool=tool, hint="resume with `load`"
+            )
+        return await self._turns.open_async(proposal.run_id, proposal.turn_id, proposal.calls, proposal.conversation)
 
     def _remember(
         self, calls: Sequence[ResponseFunctionToolCall], response_id: str | None, conversation: Sequence[Message]
     ) -> None:
-        gated = {call.call_id: Call(call.name, call.arguments or "{}") for call in calls if call.name not in self._ungated}
+        gated = {
+            call.call_id: Call(call.name, call.arguments or "{}") for call in calls if call.name not in self._ungated
+        }
         run = current_run()
         run_id = run.id if run else response_id
         if not run_id:

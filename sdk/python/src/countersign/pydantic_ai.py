@@ -87,7 +87,9 @@ class Countersign(AbstractCapability[Any]):
 
             def check(permit: Permit) -> None:
                 if permit.arguments != parse_arguments(_text(call)):
-                    raise NotRun("the approved arguments are not those of the call", code="mismatch", tool=call.tool_name)
+                    raise NotRun(
+                        "the approved arguments are not those of the call", code="mismatch", tool=call.tool_name
+                    )
 
             ran = await self._turns.run_async(turn, id, proposed, run, check=check)
         except CallError as error:
@@ -118,7 +120,9 @@ class Countersign(AbstractCapability[Any]):
             if approval.is_pending:
                 if self._pause_after is not None:
                     return None
-                raise TimedOut(f"nobody decided about `{call.tool_name}` in time", tool=call.tool_name, approval=approval.id)
+                raise TimedOut(
+                    f"nobody decided about `{call.tool_name}` in time", tool=call.tool_name, approval=approval.id
+                )
         override = _check(approval, turn.view(approval, id)) if approval else None
         self._decided[(turn.key, id)] = None
         while len(self._decided) > MOST_DECIDED:

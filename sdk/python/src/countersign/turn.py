@@ -33,12 +33,14 @@ MOST_TURNS = 1024
 class Turn:
     """The calls of a turn and the service's rulings on them."""
 
-    def __init__(self, run_id: str, key: str, approval: str | None, calls: dict[str, tuple[Call, Ruling]]) -> None:
+    def __init__(
+        self, run_id: str, key: str, approval: str | None, calls: dict[str, tuple[Call, Ruling]], asked_at: float
+    ) -> None:
         self.run_id = run_id
         self.key = key
         self.approval = approval
         self._calls = calls
-        self._asked_at = time.monotonic()
+        self._asked_at = asked_at
         self._lock = threading.Lock()
 
     def held(self) -> list[Ruling]:
@@ -86,6 +88,7 @@ def propose(
     start_within: float | None,
 ) -> Steps[Turn]:
     """Proposes the calls of a turn, or finds the turn that was proposed before."""
+    asked_at = time.monotonic()
     submission = yield from _steps.submit(
         list(calls.values()),
         key=key,
@@ -97,7 +100,7 @@ def propose(
         start_within=start_within,
     )
     ruled = {id: (call, ruling) for (id, call), ruling in zip(calls.items(), submission.calls, strict=True)}
-    return Turn(run_id, key, submission.approval.id if submission.approval else None, ruled)
+    return Turn(run_id, key, submission.approval.id if submission.approval else None, ruled, asked_at)
 
 
 def release(turn: Turn, id: str, call: Call, timeout: float | None) -> Steps[Permit | Finished]:
@@ -234,7 +237,9 @@ class Turns:
     async def is_waiting_async(self, turn: Turn, timeout: float, *, puts_off: bool) -> bool:
         return await self.async_gate._do(is_waiting(turn, timeout, puts_off))
 
-    def _propose(self, run_id: str, key: str, calls: Mapping[str, Call], conversation: Sequence[Message]) -> Steps[Turn]:
+    def _propose(
+        self, run_id: str, key: str, calls: Mapping[str, Call], conversation: Sequence[Message]
+    ) -> Steps[Turn]:
         return propose(run_id, key, calls, conversation, self._ttl, self._start_within)
 
     def _find(self, key: str) -> tuple[Future[Turn], bool]:
