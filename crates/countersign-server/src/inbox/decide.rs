@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Call;
 use countersign::decision::{Choice, Decider, Decision, Refusal, Verdict};
-use countersign::hash::Hash;
+use countersign::hash::{Fields, Hash};
 use countersign::id::Key;
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
@@ -101,6 +101,22 @@ impl SubmittedFields {
             .collect();
         fields.sort_unstable();
         fields
+    }
+
+    /// Returns the hash of a shown preview: of its card and of every field about the calls. The card has no secrets, so
+    /// it alone would not tell a typed secret from another one.
+    ///
+    /// INVARIANT: the choices and edits that are confirmed are those that the preview was made from.
+    pub fn preview_hash(&self, preview: &Approval) -> Hash {
+        let start = Fields::new("countersign/preview/1")
+            .field(&preview.digest.0)
+            .field(&preview.digest_of_calls().0);
+        let fields = self.about_calls().into_iter();
+        fields
+            .fold(start, |hash, (name, value)| {
+                hash.field(name.as_bytes()).field(value.as_bytes())
+            })
+            .finish()
     }
 
     /// Returns an idempotency key: the hash of all fields except those that name the page. A form that is sent twice is
@@ -270,7 +286,7 @@ async fn try_to_decide(
             .then(|| Hash::from_hex(typed.text("preview")))
             .flatten();
         match seen {
-            Some(seen) if seen != preview.digest_of_calls() => return Err(not_as_seen()),
+            Some(seen) if seen != typed.preview_hash(&preview) => return Err(not_as_seen()),
             Some(_) => {}
             None if typed.is_confirmed() => return Err(not_as_seen()),
             None if is_open => {
@@ -393,7 +409,7 @@ fn not_as_seen() -> ApiError {
     ApiError::new(
         StatusCode::CONFLICT,
         "stale",
-        "the arguments are not those of the card that was shown",
+        "the choices and arguments are not those of the card that was shown",
         "look at the card again, then approve it",
     )
 }
