@@ -47,6 +47,40 @@ impl SubmittedFields {
         self.text(&format!("choice-{position}")) == "deny"
     }
 
+    /// Checks that the form has exactly one choice for each call, and no other. Only the edit of a single call needs none.
+    ///
+    /// INVARIANT: a missing or unknown choice is never an approval.
+    fn check_choices(&self, approval: &Approval) -> Answer<()> {
+        let positions: Vec<String> = approval
+            .numbered()
+            .map(|(position, _)| format!("choice-{position}"))
+            .collect();
+        let is_choice = |name: &String| matches!(self.text(name), "approve" | "deny");
+        let needs_choices = positions.len() > 1 || !self.is_edit();
+        let is_missing = |name: &&String| !self.0.contains_key(*name) && needs_choices;
+        let is_wrong = |name: &&String| self.0.contains_key(*name) && !is_choice(name);
+        let is_of_no_call = |name: &&String| name.starts_with("choice-") && !positions.contains(name);
+        let is_unclear = positions.iter().any(|name| is_missing(&name) || is_wrong(&name))
+            || self.0.keys().any(|name| is_of_no_call(&name));
+        match is_unclear {
+            true => Err(bad(
+                "the form does not say `approve` or `deny` for each call",
+                "open the page again and choose for each call",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns true if the form has choices for single calls.
+    fn has_choices(&self) -> bool {
+        self.0.keys().any(|name| name.starts_with("choice-"))
+    }
+
+    /// Returns true if the form has edits of arguments.
+    fn has_edits(&self) -> bool {
+        self.has_values() || self.has_json()
+    }
+
     /// Returns the text of the call's arguments field, or `None` if the form has no such field.
     pub fn arguments(&self, position: u8) -> Option<&str> {
         self.0.get(&format!("arguments-{position}")).map(String::as_str)
@@ -307,6 +341,15 @@ async fn try_to_decide(
 fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) -> Answer<Verdict> {
     match typed.text("verdict") {
         "deny" => Ok(Verdict::Deny),
+        // INVARIANT: what was typed or chosen is never dropped in favour of the proposed calls.
+        "approve" | "chosen" if typed.has_edits() => Err(bad(
+            "the form has edited arguments, but approves the calls as they were proposed",
+            "press `Show what would run…`, or open the page again",
+        )),
+        "approve" if typed.has_choices() => Err(bad(
+            "the form has choices for single calls, but approves all of them",
+            "open the page again",
+        )),
         "approve" => Ok(Verdict::Approve),
         // Two descriptions of the same arguments could differ.
         "edit" | CONFIRM if typed.has_json() && typed.has_values() => Err(bad(
@@ -314,6 +357,7 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &SubmittedFields) 
             "open the page again",
         )),
         "chosen" | "edit" | CONFIRM => {
+            typed.check_choices(approval)?;
             let choices = approval.numbered().map(|(position, call)| {
                 if typed.leaves_out(position) {
                     return Ok(Choice::Deny);
