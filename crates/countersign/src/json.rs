@@ -16,7 +16,7 @@ pub(crate) use leaf::push_segment;
 pub use leaf::{Key, Kind, Leaf, find, keys, leaves, unescape};
 
 pub(crate) use canonical::{FLAGS, canonical};
-pub(crate) use confusable_keys::confusable_keys;
+pub(crate) use confusable_keys::{confusable_keys, similar_key};
 pub(crate) use number::Number;
 pub(crate) use tree::{Node, Tree};
 

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 pub use concealed::Concealed;
-pub(crate) use concealed::{concealed, concealed_with, too_many};
+pub(crate) use concealed::{concealed, concealed_with, too_many, too_many_in_edit};
 use decoded::with_marks;
 use search::{Found, Search};
 

@@ -22,7 +22,7 @@ pub use secret::{BadSecretPath, SecretPath};
 pub use table::{Row, table};
 
 pub(crate) use coverage::{ShownValues, TemplateOutput};
-pub(crate) use secret::{Secrets, hide, hide_values, is_secret, mark_each, marked, secret_values};
+pub(crate) use secret::{Secrets, UNSHOWN, hide, hide_values, is_secret, mark_each, marked, secret_values};
 pub(crate) use table::rows;
 
 /// Longest summary, in characters.

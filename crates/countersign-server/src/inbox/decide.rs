@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Call;
 use countersign::decision::{Choice, Decider, Decision, Refusal, Verdict};
-use countersign::hash::Hash;
+use countersign::hash::{Fields, Hash};
 use countersign::id::Key;
 use countersign::policy::{Policy, SchemaChoices};
 use countersign::secrecy::Secrecy;
@@ -46,6 +46,40 @@ impl SubmittedFields {
     /// Returns true if the person excluded this call from the approval.
     pub fn leaves_out(&self, position: u8) -> bool {
         self.text(&format!("choice-{position}")) == "deny"
+    }
+
+    /// Checks that the form has exactly one choice for each call, and no other. Only the edit of a single call needs none.
+    ///
+    /// INVARIANT: a missing or unknown choice is never an approval.
+    fn check_choices(&self, approval: &Approval) -> Answer<()> {
+        let positions: Vec<String> = approval
+            .numbered()
+            .map(|(position, _)| format!("choice-{position}"))
+            .collect();
+        let is_choice = |name: &String| matches!(self.text(name), "approve" | "deny");
+        let needs_choices = positions.len() > 1 || !self.is_edit();
+        let is_missing = |name: &&String| !self.0.contains_key(*name) && needs_choices;
+        let is_wrong = |name: &&String| self.0.contains_key(*name) && !is_choice(name);
+        let is_of_no_call = |name: &&String| name.starts_with("choice-") && !positions.contains(name);
+        let is_unclear = positions.iter().any(|name| is_missing(&name) || is_wrong(&name))
+            || self.0.keys().any(|name| is_of_no_call(&name));
+        match is_unclear {
+            true => Err(bad(
+                "the form does not say `approve` or `deny` for each call",
+                "open the page again and choose for each call",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns true if the form has choices for single calls.
+    fn has_choices(&self) -> bool {
+        self.0.keys().any(|name| name.starts_with("choice-"))
+    }
+
+    /// Returns true if the form has edits of arguments.
+    fn has_edits(&self) -> bool {
+        self.has_values() || self.has_json()
     }
 
     /// Returns the text of the call's arguments field, or `None` if the form has no such field.
@@ -102,6 +136,22 @@ impl SubmittedFields {
             .collect();
         fields.sort_unstable();
         fields
+    }
+
+    /// Returns the hash of a shown preview: of its card and of every field about the calls. The card has no secrets, so
+    /// it alone would not tell a typed secret from another one.
+    ///
+    /// INVARIANT: the choices and edits that are confirmed are those that the preview was made from.
+    pub fn preview_hash(&self, preview: &Approval) -> Hash {
+        let start = Fields::new("countersign/preview/1")
+            .field(&preview.digest.0)
+            .field(&preview.digest_of_calls().0);
+        let fields = self.about_calls().into_iter();
+        fields
+            .fold(start, |hash, (name, value)| {
+                hash.field(name.as_bytes()).field(value.as_bytes())
+            })
+            .finish()
     }
 
     /// Returns an idempotency key: the hash of all fields except those that name the page. A form that is sent twice is
@@ -275,7 +325,7 @@ async fn try_to_decide(
             .then(|| Hash::from_hex(typed.text("preview")))
             .flatten();
         match seen {
-            Some(seen) if seen != preview.digest_of_calls() => return Err(not_as_seen()),
+            Some(seen) if seen != typed.preview_hash(&preview) => return Err(not_as_seen()),
             Some(_) => {}
             None if typed.is_confirmed() => return Err(not_as_seen()),
             None if is_open => {
@@ -301,6 +351,15 @@ fn verdict(
 ) -> Answer<Verdict> {
     match typed.text("verdict") {
         "deny" => Ok(Verdict::Deny),
+        // INVARIANT: what was typed or chosen is never dropped in favour of the proposed calls.
+        "approve" | "chosen" if typed.has_edits() => Err(bad(
+            "the form has edited arguments, but approves the calls as they were proposed",
+            "press `Show what would run…`, or open the page again",
+        )),
+        "approve" if typed.has_choices() => Err(bad(
+            "the form has choices for single calls, but approves all of them",
+            "open the page again",
+        )),
         "approve" => Ok(Verdict::Approve),
         // Two descriptions of the same arguments could differ.
         "edit" | CONFIRM if typed.has_json() && typed.has_values() => Err(bad(
@@ -308,6 +367,7 @@ fn verdict(
             "open the page again",
         )),
         "chosen" | "edit" | CONFIRM => {
+            typed.check_choices(approval)?;
             let chosen = approval.numbered().map(|(position, call)| {
                 if typed.leaves_out(position) {
                     return Ok(Choice::Deny);
@@ -426,7 +486,7 @@ fn not_as_seen() -> ApiError {
     ApiError::new(
         StatusCode::CONFLICT,
         "stale",
-        "the arguments are not those of the card that was shown",
+        "the choices and arguments are not those of the card that was shown",
         "look at the card again, then approve it",
     )
 }

@@ -160,7 +160,7 @@ async fn draw_confirm(
         problem => None::<Value>,
         comment => typed.comment(),
         is_edit => false,
-        confirm => preview.digest_of_calls().to_string(),
+        confirm => typed.preview_hash(preview).to_string(),
         fields => Value::from(Serde(typed.about_calls())),
         key => page::form_key(),
         from => "detail",

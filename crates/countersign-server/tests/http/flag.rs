@@ -244,3 +244,43 @@ async fn c1_an_edited_call_answers_with_what_ran() {
         json!({ "slug": "about-2" })
     );
 }
+
+/// X15: a condition on `confirmed` is not avoided with a name that a tool may read as `confirmed`.
+#[tokio::test]
+async fn x15_a_name_that_is_nearly_the_one_a_condition_reads_is_held() {
+    let policy = r#"
+[tools.echo]
+effect = "write"
+hold = "has(args.confirmed) && args.confirmed"
+
+[tools.lookup]
+effect = "write"
+hold = "'force' in args.options && args[\"options\"].force"
+"#;
+    let service = Service::with_policy(policy).await;
+    let agent = service.agent("crm").await;
+    for (tool, arguments, ruling) in [
+        ("echo", r#"{"x":1}"#, "pass"),
+        ("echo", r#"{"x":2,"confirmed":false}"#, "pass"),
+        ("echo", r#"{"x":3,"confirmed":true}"#, "held"),
+        ("echo", r#"{"x":4,"Confirmed":true}"#, "held"),
+        ("echo", r#"{"x":5,"CONFIRMED":true}"#, "held"),
+        ("echo", r#"{"x":6,"confirmed ":true}"#, "held"),
+        ("echo", r#"{"x":7,"confirmed\u200b":true}"#, "held"),
+        ("echo", r#"{"x":8,"con_firmed":true}"#, "held"),
+        ("echo", r#"{"x":9,"\uff43onfirmed":true}"#, "held"),
+        ("echo", r#"{"x":10,"confirmed":false,"Confirmed":true}"#, "held"),
+        ("echo", r#"{"x":11,"notes":{"Confirmed":true}}"#, "held"),
+        ("lookup", r#"{"options":{"force":false}}"#, "pass"),
+        ("lookup", r#"{"options":{"Force":true}}"#, "held"),
+        ("lookup", r#"{"options":{},"Options":{"force":true}}"#, "held"),
+    ] {
+        let ran = service.ran.lock().unwrap().len();
+        let body = format!(r#"{{"channel":"c","calls":[{{"tool":"{tool}","arguments":{arguments}}}]}}"#);
+        let answer = service.post(&agent, "/v1/calls", &body).await.good();
+        assert_eq!(answer["calls"][0]["ruling"], ruling, "{arguments} {answer}");
+        if ruling == "held" {
+            assert_eq!(service.ran.lock().unwrap().len(), ran, "{arguments}");
+        }
+    }
+}

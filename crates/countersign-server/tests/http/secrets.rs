@@ -274,6 +274,11 @@ async fn x64_an_edit_that_a_secret_would_hide_is_refused() {
         assert!(refused.text.contains("would be hidden"), "{}", refused.text);
     }
     assert!(service.ran.lock().unwrap().is_empty());
+    // After three refusals it cannot be edited any more, but another one can.
+    let approval = service
+        .propose(&agent, "echo", r#"{"api_key":"hunter22","note":"z"}"#)
+        .await;
+    let path = format!("/v1/approvals/{}?waitFor=finished", id(&approval));
     let edit = json!({ "api_key": "hunter22", "note": "y" });
     let choice = json!({ "approved": true, "calls": [{ "approved": true, "arguments": edit }] });
     service.post(&ana, &path, &choice.to_string()).await.good();
@@ -569,4 +574,59 @@ effect = "write"
         decided.text
     );
     assert!(!decided.text.contains("hunter22"), "{}", decided.text);
+}
+
+/// Edits cannot be used to guess a secret: everything else is checked first, a hit is on record and does not say where,
+/// and after three of them the person cannot edit the approval any more.
+#[tokio::test]
+async fn x64_edits_do_not_find_a_secret_out() {
+    let service = Service::with_policy(POLICY).await;
+    let agent = service.agent("crm").await;
+    let (ana, finn) = (service.decider("ana").await, service.decider("finn").await);
+    let approval = service
+        .propose(&agent, "echo", r#"{"api_key":"482913","note":"x"}"#)
+        .await;
+    let path = format!("/v1/approvals/{}", id(&approval));
+    let guess = |note: &str, digest: &serde_json::Value| {
+        let arguments = json!({ "api_key": "other-1", "note": note });
+        let calls = json!([{ "approved": true, "arguments": arguments }]);
+        json!({ "approved": true, "digest": digest, "calls": calls }).to_string()
+    };
+    // Nobody learns anything from a decision that is refused for another reason.
+    let wrong = json!("0".repeat(64));
+    for (token, expected) in [(&ana, (409, "stale")), (&finn, (403, "not_allowed"))] {
+        for note in ["482913", "482914"] {
+            let refused = service.post(token, &path, &guess(note, &wrong)).await;
+            let (status, code) = refused.error();
+            assert_eq!((status, code.as_str()), expected, "{}", refused.text);
+        }
+    }
+    let approval = service
+        .propose(&agent, "echo", r#"{"api_key":"482913","note":"y"}"#)
+        .await;
+    let path = format!("/v1/approvals/{}", id(&approval));
+    for note in ["482913", "a 482913 b", "NDgyOTEz"] {
+        let refused = service.post(&ana, &path, &guess(note, &approval["digest"])).await;
+        assert_eq!(refused.error(), (422, "bad_edit".to_owned()), "{}", refused.text);
+        let names_a_place = refused.text.contains("note`") || refused.text.contains("api_key`");
+        assert!(!names_a_place, "{}", refused.text);
+    }
+    // After that, an edit is refused whether it hits or not.
+    let mut told = Vec::new();
+    for note in ["482913", "harmless"] {
+        let refused = service.post(&ana, &path, &guess(note, &approval["digest"])).await;
+        assert_eq!(refused.error(), (422, "bad_edit".to_owned()), "{}", refused.text);
+        told.push(refused.json()["error"]["message"].clone());
+    }
+    assert_eq!(told[0], told[1]);
+    assert!(service.ran.lock().unwrap().is_empty());
+    let shown = service.get(&ana, &format!("{path}?events=true")).await.good();
+    assert_eq!(shown["status"], "pending");
+    assert_eq!(shown["events"].to_string().matches("decision_refused").count(), 5);
+    // It can still be approved as proposed.
+    let yes = json!({ "approved": true, "digest": approval["digest"] }).to_string();
+    let done = service
+        .post(&ana, &format!("{path}?waitFor=finished"), &yes)
+        .await;
+    assert_eq!(done.good()["calls"][0]["state"], "succeeded");
 }

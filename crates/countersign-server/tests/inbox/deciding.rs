@@ -346,7 +346,10 @@ async fn x56_a_card_that_leaves_something_out_is_approved_on_its_own_page_alone(
                 ("from", "detail "),
                 ("shown", "some"),
             ] {
-                let form = [("digest", digest.as_str()), ("verdict", verdict), more];
+                let mut form = vec![("digest", digest.as_str()), ("verdict", verdict), more];
+                if verdict == "chosen" {
+                    form.push(("choice-1", "approve"));
+                }
                 let answer = world.post(&ana, &path, &form).await;
                 assert_eq!(answer.status, 409, "{tool} {verdict} {more:?}");
                 answer.shows("was not shown there");
@@ -426,4 +429,76 @@ async fn what_is_there_now_stands_open_on_the_approvals_own_page() {
     let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
     page.shows("<details class=before open><summary>What is there now");
     world.get(&ana, "/assets/inbox.css").await.hides("line-clamp");
+}
+
+/// X44: a choice that is missing, misspelt, or for no call of the batch approves nothing, and neither does a form that
+/// says two things.
+#[tokio::test]
+async fn x44_a_missing_or_unknown_choice_approves_nothing() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let calls = [
+        ("note", r#"{"text":"a"}"#),
+        ("note", r#"{"text":"b"}"#),
+        ("note", r#"{"text":"c"}"#),
+    ];
+    let approval = world.hold(&calls).await;
+    let all = [
+        ("choice-1", "approve"),
+        ("choice-2", "approve"),
+        ("choice-3", "deny"),
+    ];
+    let with = |more: &[(&'static str, &'static str)]| [&all[..], more].concat();
+    for (verdict, fields) in [
+        ("chosen", vec![]),
+        ("chosen", vec![("choice-1", "deny")]),
+        ("chosen", all[..2].to_vec()),
+        ("chosen", [&all[..2], &[("choice-3", "Deny")]].concat()),
+        ("chosen", [&all[..2], &[("choice-3", "")]].concat()),
+        ("chosen", with(&[("choice-4", "deny")])),
+        ("chosen", with(&[("choice-01", "deny")])),
+        ("chosen", with(&[("arguments-1", r#"{"text":"z"}"#)])),
+        ("approve", all.to_vec()),
+        ("approve", vec![("arguments-1", r#"{"text":"z"}"#)]),
+        ("approve", vec![("value-1-0", "z")]),
+        ("edit", vec![("arguments-1", r#"{"text":"z"}"#)]),
+    ] {
+        let form = [&[("verdict", verdict)], &fields[..]].concat();
+        let page = world.decide(&ana, &approval, &form).await;
+        assert_eq!(page.status, 422, "{form:?} {}", page.text);
+        assert_eq!(world.now(&approval).await.state, State::Pending, "{form:?}");
+    }
+    assert!(world.ran().is_empty());
+    let single = world.hold(&[("note", r#"{"text":"d"}"#)]).await;
+    let edited = [("verdict", "approve"), ("value-1-0", "z")];
+    assert_eq!(world.decide(&ana, &single, &edited).await.status, 422);
+    assert_eq!(world.now(&single).await.state, State::Pending);
+}
+
+/// X56: the choices that are decided are those that the preview showed.
+#[tokio::test]
+async fn x56_a_choice_that_was_changed_after_the_preview_decides_nothing() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let calls = [("note", r#"{"text":"a"}"#), ("note", r#"{"text":"b"}"#)];
+    let approval = world.hold(&calls).await;
+    let form = |verdict, first, preview| {
+        [
+            ("verdict", verdict),
+            ("preview", preview),
+            ("choice-1", first),
+            ("choice-2", "approve"),
+            ("value-2-0", "B"),
+        ]
+    };
+    let card = world.decide(&ana, &approval, &form("edit", "deny", "")).await;
+    card.shows("This call is denied: it will not run.");
+    let preview = card.between("name=preview value=", ">");
+    let changed = form("confirm", "approve", preview);
+    assert_eq!(world.decide(&ana, &approval, &changed).await.status, 409);
+    assert!(world.ran().is_empty());
+    let same = form("confirm", "deny", preview);
+    assert_eq!(world.decide(&ana, &approval, &same).await.status, 303);
+    world.finished(&approval).await;
+    assert_eq!(world.ran(), [r#"note {"text":"B"}"#]);
 }

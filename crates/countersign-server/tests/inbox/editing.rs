@@ -378,3 +378,50 @@ async fn x44_a_tool_without_a_schema_in_the_policy_offers_the_values_of_its_own(
     assert_eq!(page.status, 422);
     page.shows("is none of the choices");
 }
+
+/// X64: a preview is the same whether what was typed hits a secret or not, in a shown place and in the secret place, and
+/// a hit is refused only by the decision.
+#[tokio::test]
+async fn x64_a_preview_does_not_tell_whether_an_edit_hits_a_secret() {
+    let policy = "[tools.note]\neffect = \"write\"\nsecret = [\"key\"]\nsummary = \"Note {{ text }}\"\n";
+    let world = World::with_policy(policy).await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("note", r#"{"text":"a","key":"482913"}"#)]).await;
+    let preview = async |text: &str, key: &str| {
+        let form = [("verdict", "edit"), ("value-1-0", text), ("value-1-1", key)];
+        world.decide(&ana, &approval, &form).await
+    };
+    // What is left of a page without what was typed, and without what is different on every page.
+    let rest = |page: &crate::support::Page, typed: &str| {
+        let hash = page.between("name=preview value=", ">").to_owned();
+        page.text.replace(&hash, "").replace(typed, "")
+    };
+    let kept = "(secret, kept as it is)";
+    let (hit, miss) = (preview("482913", kept).await, preview("482914", kept).await);
+    assert_eq!(
+        (hit.status.as_u16(), miss.status.as_u16()),
+        (200, 200),
+        "{}",
+        hit.text
+    );
+    hit.shows("<del>a</del> → &quot;482913&quot;")
+        .shows("Note 482913");
+    assert_eq!(rest(&hit, "482913"), rest(&miss, "482914"));
+    let (hit, miss) = (preview("b", "482913").await, preview("b", "482914").await);
+    assert_eq!(rest(&hit, "482913"), rest(&miss, "482914"));
+    // A typed secret that was changed after the preview is not what was previewed.
+    let hash = miss.between("name=preview value=", ">").to_owned();
+    let form = [
+        ("verdict", "confirm"),
+        ("preview", hash.as_str()),
+        ("value-1-0", "b"),
+        ("value-1-1", "482915"),
+    ];
+    assert_eq!(world.decide(&ana, &approval, &form).await.status, 409);
+    let (_, refused) = world
+        .edit(&ana, &approval, &[("value-1-0", "482913"), ("value-1-1", kept)])
+        .await;
+    assert_eq!(refused.status, 422);
+    refused.shows("repeats a secret");
+    assert!(world.ran().is_empty());
+}

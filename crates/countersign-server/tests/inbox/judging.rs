@@ -334,9 +334,14 @@ async fn b10_a_batch_of_like_calls_is_one_table_and_decided_row_by_row() {
         .hides("<h3>");
     assert_eq!(page.text.matches("value=\"deny\"").count(), 13);
     assert_eq!(page.text.matches("high risk</b>").count(), 1);
-    let answer = world
-        .decide(&ana, &approval, &[("verdict", "chosen"), ("choice-7", "deny")])
-        .await;
+    let names: Vec<String> = (1..=13).map(|position| format!("choice-{position}")).collect();
+    let choice = |name: &str| match name {
+        "choice-7" => "deny",
+        _ => "approve",
+    };
+    let mut form = vec![("verdict", "chosen")];
+    form.extend(names.iter().map(|name| (name.as_str(), choice(name))));
+    let answer = world.decide(&ana, &approval, &form).await;
     assert_eq!(answer.status, 303, "{}", answer.text);
     world.finished(&approval).await;
     assert_eq!(world.ran().len(), 12);

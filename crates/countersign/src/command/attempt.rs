@@ -1,7 +1,7 @@
 //! Attempts: refused decisions, kept as evidence.
 
 use super::{Change, Rows};
-use crate::approval::SharedApproval;
+use crate::approval::{Approval, SharedApproval};
 use crate::decision::Surface;
 use crate::event::EventKind;
 use crate::hash::Hash;
@@ -54,6 +54,15 @@ impl Attempt {
             )?;
         }
         change.save(rows).map(Some)
+    }
+}
+
+/// Returns the number of refused decisions on record for this actor; `None` if no more actors can be recorded.
+pub(super) fn refusals_of(approval: &Approval, by: &Actor) -> Option<u8> {
+    let tried = &approval.tried;
+    match tried.iter().find(|(who, _)| who == by) {
+        Some((_, count)) => Some(*count),
+        None => (tried.len() < MOST_WHO_TRY).then_some(0),
     }
 }
 

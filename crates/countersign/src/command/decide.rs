@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Change, Rows, attempt, authority, denial};
 use crate::approval::{Approval, Decided, Endorsement, EndorsingAccount, SharedApproval};
-use crate::call::Arguments;
+use crate::call::{Arguments, Call};
 use crate::decision::{AuthorityBasis, Choice, Decision, Refusal, Verdict};
 use crate::event::{Edited, EventKind};
 use crate::executor::RunnableTools;
@@ -19,6 +19,9 @@ use crate::time::Time;
 
 /// Minimum time for which a denial is kept if the decider's policy is not the one that the approval was proposed under.
 const OTHER_POLICY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Number of a person's refused decisions on an approval with secrets after which that person cannot edit it.
+const MOST_REFUSED_BEFORE_EDIT: u8 = 3;
 
 /// A decision, prepared by the gate.
 #[derive(Clone, Debug)]
@@ -223,6 +226,44 @@ impl Decide {
         authority::check_not_endorsed(self, approval)
             .or_else(|| authority::check_edit(self, approval))
             .or_else(|| self.check_shown(approval))
+            .or_else(|| self.check_edit_hides_nothing(approval))
+    }
+
+    /// Refuses an edit that repeats a secret in a place that is shown, because the card of what ran would hide that
+    /// place. Returns `None` for any other decision.
+    ///
+    /// INVARIANT: this is the only answer to an edit that depends on the secrets, and the last check. An edit that does
+    /// not hit a secret is therefore a decision and ends the approval; one that does is on record, does not say where,
+    /// and after [`MOST_REFUSED_BEFORE_EDIT`] of them the person cannot edit any more. So edits cannot find a secret out.
+    fn check_edit_hides_nothing(&self, approval: &Approval) -> Option<Refusal> {
+        let choices = choices(&self.decision.verdict, approval.calls.len());
+        let mut edits = (1u8..).zip(&choices);
+        let (call, _) = edits.find(|(_, choice)| matches!(choice, Choice::Edit(_)))?;
+        let bad = |reason: &str| {
+            Some(Refusal::BadEdit {
+                call,
+                reason: reason.to_owned(),
+            })
+        };
+        let empty = Policy::empty();
+        let policy = self.shown_under.as_deref().unwrap_or(&empty);
+        let has_secrets = |call: &Call| !policy.secrets_of(call).is_empty();
+        if !approval.calls.iter().any(has_secrets) {
+            return None;
+        }
+        let by = Actor::Person(self.decision.decider.person.clone());
+        if attempt::refusals_of(approval, &by).is_none_or(|count| count >= MOST_REFUSED_BEFORE_EDIT) {
+            return bad(
+                "several decisions on this approval were refused, and it has secrets, so it cannot be edited any more",
+            );
+        }
+        let mut edited = approval.clone();
+        if self.revise(&mut edited, &choices).is_err() {
+            return bad("the edit cannot be checked");
+        }
+        edited
+            .concealed(policy)
+            .and_then(|_| bad("it repeats a secret in a place that is shown, so that place would be hidden"))
     }
 
     /// Refuses to approve a card that hides a value which the policy does not call secret. Returns `None` for any other

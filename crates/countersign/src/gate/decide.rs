@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::run::require_timers;
 use super::{Gate, Ran, StartToken, mismatch};
 use crate::approval::{Approval, SharedApproval};
-use crate::call::Call;
+use crate::call::{Arguments, Call};
 use crate::command::{Answer, Attempt, Command, Decide, DecideAnswer, Revision, Withdraw};
 use crate::decision::{Choice, Decision, Refusal, Surface, Verdict};
 use crate::display::escape;
@@ -17,10 +17,11 @@ use crate::executor::RunnableTools;
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::json;
-use crate::policy::CallRequest;
-use crate::secrecy::{Concealed, Secrecy, concealed, too_many};
+use crate::policy::{CallRequest, Policy};
+use crate::secrecy::{Secrecy, too_many_in_edit};
+use crate::snapshot::Snapshot;
 use crate::store::StoreError;
-use crate::summary::generic;
+use crate::summary::{UNSHOWN, generic};
 
 /// Placeholder for a secret that an edit keeps as it was proposed. Only the inbox page replaces it with the secret
 /// again, so an edit that still contains the placeholder is refused.
@@ -232,20 +233,25 @@ impl Gate {
     /// Returns the approval as it would be after these choices, so that a surface can show what would run before
     /// anything is decided. Edited calls have their new arguments, terms and digests; the approval keeps its own
     /// digest.
+    ///
+    /// INVARIANT: the preview contains no secret. Placeholders stand for all of them, whether kept or typed, so a preview
+    /// cannot tell whether an edit repeats a secret or guesses one. Only the decision is compared with the secrets.
     pub fn preview(&self, approval: &Approval, choices: &[Choice]) -> Result<Approval, Refusal> {
+        // In such a card, a secret is also in places that are shown.
+        if let Some(concealed) = approval.concealed(&self.policy) {
+            return Err(Refusal::Concealed {
+                id: approval.id,
+                what: concealed.to_string(),
+            });
+        }
+        let masked = without_secrets(approval, &self.policy);
         let mut revisions = Vec::new();
         for (position, choice) in (1u8..).zip(choices) {
             if let Choice::Edit(arguments) = choice {
-                revisions.push(self.revise(approval, position, arguments)?);
+                revisions.push(self.revise_for_preview(approval, &masked, position, arguments)?);
             }
         }
-        if let Some(concealed) = self.concealed_by_edits(approval, choices, &revisions) {
-            return Err(Refusal::BadEdit {
-                call: concealed.call,
-                reason: concealed.with_hint(),
-            });
-        }
-        let mut preview = edited(approval, choices, &revisions);
+        let mut preview = edited(&masked, choices, &revisions);
         for position in 1u8.. {
             let digest = match preview.call(position) {
                 Some(call) => call.digest_in(&preview, position),
@@ -256,6 +262,46 @@ impl Gate {
             }
         }
         Ok(preview)
+    }
+
+    /// Rules on edited arguments, and returns them without their secrets. Risk and authority are those of the real
+    /// arguments; the summary and the notes are made from arguments without secrets, because they may quote any value.
+    fn revise_for_preview(
+        &self,
+        approval: &Approval,
+        masked: &Approval,
+        position: u8,
+        arguments: &Arguments,
+    ) -> Result<Revision, Refusal> {
+        let real = self.revise(approval, position, arguments)?;
+        let bad = |reason: &str| Refusal::BadEdit {
+            call: position,
+            reason: reason.to_owned(),
+        };
+        let call = approval
+            .call(position)
+            .ok_or_else(|| bad("there is no such call"))?;
+        let secrecy = Secrecy::of(call, &self.policy, &approval.salt);
+        let shown = mask(arguments.as_bytes(), &secrecy);
+        let shown = Arguments::parse(shown)
+            .map_err(|_| bad("without its secrets it cannot be shown: have it proposed again"))?;
+        let mut terms = (*real.terms).clone();
+        match self.revise(masked, position, &shown) {
+            Ok(revision) => {
+                terms.summary.clone_from(&revision.terms.summary);
+                terms.notes.clone_from(&revision.terms.notes);
+            }
+            // A placeholder may not fit the tool's schema. The notes are then those on the proposed call.
+            Err(_) => {
+                let secrets = self.policy.secrets_of(call);
+                terms.summary = generic(call.tool.as_str(), shown.as_bytes(), &secrets, &approval.salt);
+                terms.notes.clone_from(&call.terms.notes);
+            }
+        }
+        Ok(Revision {
+            arguments: shown,
+            terms: Arc::new(terms),
+        })
     }
 
     /// Evaluates the policy for edited arguments, before the decision is recorded. The inner error is the refusal of an
@@ -281,35 +327,12 @@ impl Gate {
                 Err(refusal) => return Ok(Err((Some(approval), refusal))),
             }
         }
-        if let Some(concealed) = self.concealed_by_edits(&approval, choices, &revisions) {
-            let refusal = Refusal::BadEdit {
-                call: concealed.call,
-                reason: concealed.with_hint(),
-            };
-            return Ok(Err((Some(approval), refusal)));
-        }
         Ok(Ok(revisions))
     }
 
-    /// Returns the first value or name in the edited calls that is not secret but would be hidden, because it repeats a
-    /// secret; `None` if there is none.
-    fn concealed_by_edits(
-        &self,
-        approval: &Approval,
-        choices: &[Choice],
-        revisions: &[Revision],
-    ) -> Option<Concealed> {
-        let edited = edited(approval, choices, revisions);
-        let secrecy = |call| Secrecy::of(call, &self.policy, &approval.salt);
-        concealed(edited.calls.iter().map(|call| (call, secrecy(call))))
-    }
-
-    fn revise(
-        &self,
-        approval: &Approval,
-        position: u8,
-        arguments: &crate::call::Arguments,
-    ) -> Result<Revision, Refusal> {
+    /// Rules on edited arguments. Whether they repeat a secret is checked only when the decision is recorded, after
+    /// everything else.
+    fn revise(&self, approval: &Approval, position: u8, arguments: &Arguments) -> Result<Revision, Refusal> {
         let bad = |reason: String| Refusal::BadEdit {
             call: position,
             reason,
@@ -322,7 +345,7 @@ impl Gate {
                           edit it where the policy is known, or name that policy";
             return Err(bad(reason.to_owned()));
         }
-        if let Some(problem) = too_many(&self.policy.secrets_of(call), arguments.as_bytes()) {
+        if let Some(problem) = too_many_in_edit(&self.policy.secrets_of(call), arguments.as_bytes()) {
             return Err(bad(problem.with_hint()));
         }
         let proposed = Secrecy::of(call, &self.policy, &approval.salt);
@@ -334,6 +357,11 @@ impl Gate {
             return Err(bad(reason));
         }
         if let Some(before) = &call.before {
+            // Otherwise an edit could test whether another value is the secret that it was read with.
+            if proposed.is_in(&String::from_utf8_lossy(before.arguments.as_bytes())) {
+                let reason = "what it would change was read with a secret: have it proposed again";
+                return Err(bad(reason.to_owned()));
+            }
             let read = self.policy.before(call.tool.as_str(), arguments.as_bytes());
             let is_same = |read: Result<_, _>| read == Ok((before.tool.clone(), before.arguments.clone()));
             if !read.is_none_or(is_same) {
@@ -374,6 +402,39 @@ fn kept_at(arguments: &[u8], secrecy: &Secrecy) -> Option<String> {
     let leaves = json::leaves(arguments).into_iter();
     let mut kept = leaves.filter(|leaf| is_kept(leaf) && secrecy.is_secret(&leaf.pointer));
     kept.next().map(|leaf| leaf.pointer)
+}
+
+/// Returns the approval with placeholders in place of all secrets, so that what is made from it cannot depend on them.
+fn without_secrets(approval: &Approval, policy: &Policy) -> Approval {
+    let mut approval = approval.clone();
+    for call in &mut approval.calls {
+        let secrecy = Secrecy::of(call, policy, &approval.salt);
+        if !secrecy.has_any() {
+            continue;
+        }
+        call.arguments = Arguments::stored(mask(call.arguments.as_bytes(), &secrecy));
+        if let Some(before) = &call.before {
+            let result = mask(&before.result, &secrecy).into();
+            call.before = Some(Arc::new(Snapshot {
+                result,
+                ..(**before).clone()
+            }));
+        }
+    }
+    approval
+}
+
+/// Replaces each secret value in a JSON document with [`UNSHOWN`].
+fn mask(document: &[u8], secrecy: &Secrecy) -> Vec<u8> {
+    let mut masked = Vec::with_capacity(document.len());
+    let mut from = 0;
+    for (_, range) in json::find(document, |pointer| secrecy.is_secret(pointer)) {
+        masked.extend_from_slice(document.get(from..range.start).unwrap_or_default());
+        masked.extend_from_slice(format!("\"{UNSHOWN}\"").as_bytes());
+        from = range.end;
+    }
+    masked.extend_from_slice(document.get(from..).unwrap_or_default());
+    masked
 }
 
 /// Returns the approval with edited arguments in place of the proposed ones. `revisions` has one element for each

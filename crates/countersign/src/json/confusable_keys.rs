@@ -28,6 +28,17 @@ pub(crate) fn confusable_keys(bytes: &[u8]) -> Option<(String, String)> {
     None
 }
 
+/// Finds a member, at any depth, whose name is none of `words` but equals one of them apart from letter case, punctuation
+/// and whitespace; `None` if there is none. Returns the word and the member's name, escaped for display.
+pub(crate) fn similar_key(bytes: &[u8], words: &[String]) -> Option<(String, String)> {
+    let folded: HashMap<String, &String> = words.iter().map(|word| (fold(word), word)).collect();
+    let mut others = keys(bytes).into_iter().filter(|key| !words.contains(&key.text));
+    others.find_map(|key| {
+        let word = folded.get(&fold(&key.text))?;
+        Some((escape(word).into_owned(), escape(&key.text).into_owned()))
+    })
+}
+
 fn fold(name: &str) -> String {
     let letters: String = name.nfkc().filter(|c| c.is_alphanumeric()).collect();
     match letters.is_empty() {

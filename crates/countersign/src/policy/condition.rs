@@ -58,6 +58,23 @@ pub(super) fn deny_words(source: &str) -> String {
     }
 }
 
+/// Returns all words of a condition: its names and the texts in quotes, which may be names of arguments
+/// (`args["confirmed"]`). More than the names of arguments, because a condition may build those in many ways.
+pub(super) fn words_in(source: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let names = source.split(|c| !is_name(c));
+    // A text that contains the other kind of quote is split into more parts, and is among them as a whole, too.
+    let quoted = source.split('"').chain(source.split('\''));
+    let mut words = Vec::new();
+    for word in names.chain(quoted) {
+        let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+        if !word.is_empty() && !is_number && !words.iter().any(|known| known == word) {
+            words.push(word.to_owned());
+        }
+    }
+    words
+}
+
 /// Returns the names of the arguments in a condition, each once: `amount` of `args.amount` and `paths.amount`.
 fn arguments_in(source: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';

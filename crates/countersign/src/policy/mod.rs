@@ -523,6 +523,12 @@ impl Policy {
                 "`{one}` and `{other}` are nearly the same name: the tool may read one where a condition read the other"
             ));
         }
+        let conditions = [tool.hold.as_ref(), tool.deny.as_ref()];
+        let mut conditions = conditions.into_iter().flatten();
+        if !is_held && let Some(note) = conditions.find_map(|condition| misread(condition, request.arguments))
+        {
+            notes.push(note);
+        }
         match is_held || !notes.is_empty() {
             true => DraftRuling::Hold(self.terms(tool, request, Some(arguments), notes)),
             false => tool.pass(),
@@ -767,7 +773,17 @@ pub fn shows_plainly(arguments: &[u8]) -> bool {
     is_unremarkable(arguments) && !arguments.contains(&b'\\')
 }
 
-/// Raises the risk by one degree if the tool's `raise_risk` condition is true or fails.
+/// Returns a note if an argument has nearly the name of one that the condition reads, so that the tool may read it where
+/// the condition did not; `None` if none has.
+fn misread(condition: &Condition, arguments: &[u8]) -> Option<String> {
+    let (read, given) = json::similar_key(arguments, &condition::words_in(condition.source()))?;
+    Some(format!(
+        "`{given}` is nearly the name `{read}`, which a condition reads: the tool may take one for the other"
+    ))
+}
+
+/// Raises the risk by one degree if the tool's `raise_risk` condition is true or fails, or if an argument has nearly the
+/// name of one that the condition reads.
 fn raise(tool: &Tool, draft: Draft, request: CallRequest<'_>, origins: &Origins) -> Draft {
     let Some(condition) = &tool.raise_risk else {
         return draft;
@@ -777,7 +793,10 @@ fn raise(tool: &Tool, draft: Draft, request: CallRequest<'_>, origins: &Origins)
         Err(_) => Err("the arguments cannot be read".to_owned()),
     };
     match holds {
-        Ok(false) => draft,
+        Ok(false) => match misread(condition, request.arguments) {
+            Some(note) => draft.raise(note),
+            None => draft,
+        },
         // The condition's source is left out, because approvers do not need it.
         Ok(true) => draft.raise("more risk than usual: the policy's condition for that was met".to_owned()),
         Err(reason) => draft.raise(format!("the `raise_risk` condition failed: {reason}")),

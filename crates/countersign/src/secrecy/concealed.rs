@@ -333,6 +333,16 @@ pub(crate) fn too_many(paths: &[SecretPath], arguments: &[u8]) -> Option<Conceal
     (different.len() > MOST_SECRETS).then(|| Concealed::too_many(1))
 }
 
+/// Like [`too_many`], but for an edit: equal values count one by one, because otherwise the answer would tell whether a
+/// typed value equals a secret that was kept.
+pub(crate) fn too_many_in_edit(paths: &[SecretPath], arguments: &[u8]) -> Option<Concealed> {
+    if paths.is_empty() {
+        return None;
+    }
+    let tree = Tree::read(arguments, TopLevel::Any).ok()?;
+    (secret_values(&tree, paths).len() > MOST_SECRETS).then(|| Concealed::too_many(1))
+}
+
 /// Returns true if a snapshot is a JSON object, whose secret values can be hidden one by one. In any other text it is
 /// unknown what is secret, so all of it is hidden.
 fn has_places(document: &[u8]) -> bool {

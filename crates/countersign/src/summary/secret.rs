@@ -9,6 +9,9 @@ use crate::hash::Fields;
 use crate::json::{Node, Tree, push_segment};
 use crate::secrecy::Secrecy;
 
+/// Placeholder for a secret in the preview of an edit, which must not depend on the secret.
+pub(crate) const UNSHOWN: &str = "(secret, not shown in a preview)";
+
 /// Path of a secret: `api_key`, `auth.token`, `users.*.password` (any key or index), or a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretPath(Vec<Segment>);
@@ -183,6 +186,9 @@ pub(super) fn mark(value: &Tree<'_>, salt: &[u8]) -> String {
 
 /// Like [`mark`], for a value's text.
 pub(crate) fn marked(text: &str, salt: &[u8]) -> String {
+    if text == UNSHOWN {
+        return "hidden".to_owned();
+    }
     let bytes = text.as_bytes();
     let hash = Fields::new("countersign secret")
         .field(salt)
