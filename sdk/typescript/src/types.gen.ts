@@ -136,8 +136,8 @@ export interface paths {
         put?: never;
         /**
          * Ask for approval explicitly
-         * @description The call is held even if the policy would let it pass. Without `toolArguments`, a person is asked for leave to use the
-         *     tool: the approval is of a call of the built-in tool `requestApproval`, which has no effect.
+         * @description The call is held even if the policy would let it pass. Without `toolArguments`, a person is asked for permission to
+         *     use the tool: the approval is of a call of the built-in tool `requestApproval`, which has no effect.
          */
         post: operations["ask"];
         delete?: never;
@@ -316,7 +316,8 @@ export interface paths {
         put?: never;
         /**
          * Handle a pressed button
-         * @description The button's payload is bound to its channel and its card, whatever was shown since.
+         * @description The button's payload is bound to its channel and its card, whatever was shown since. Without a `language`, `say` is in
+         *     the language of the card. A press that is sent again under the same `messageId` gets the same answer.
          */
         post: operations["press"];
         delete?: never;
@@ -335,7 +336,8 @@ export interface paths {
         /**
          * Read the pending card of a conversation
          * @description The buttons' payloads are only for tokens with the scope `reply`. If such a token fetches the card in a `language`,
-         *     replies are read in it, unless `shown` or the reply names another.
+         *     replies are read in it, unless `shown` or the reply names another. Without a `language`, the first one of the header
+         *     `Accept-Language` counts.
          */
         get: operations["pending"];
         put?: never;
@@ -359,7 +361,8 @@ export interface paths {
          * Handle a person's message
          * @description Checks for a pending approval first: a yes approves it and runs its calls, a no denies it, and anything else cancels
          *     or keeps it, depending on the policy. Post `say` and `show` in the channel; with `goOn`, pass the message on to the
-         *     agent. A yes counts only for a card that was shown completely.
+         *     agent. A yes counts only for a card that was shown completely. A message that is sent again under the same
+         *     `messageId` has no further effect: the answer says again what came of it, with `goOn` false.
          */
         post: operations["reply"];
         delete?: never;
@@ -593,7 +596,10 @@ export interface components {
             calls: components["schemas"]["CallView"][];
             channel?: string | null;
             claim?: string | null;
-            /** @description Name that the decision's request claimed in `decidedBy`. Not checked: the credential determines who decided. */
+            /**
+             * @description Name that the decision's request claimed in `decidedBy`, if any. Not checked: the credential determines who
+             *     decided.
+             */
             claimedBy?: string | null;
             comment?: string | null;
             createdAt: string;
@@ -640,7 +646,7 @@ export interface components {
             toolArguments?: Record<string, never> | null;
             /** @description Tool of all calls. Null if they have different tools. */
             toolName?: string | null;
-            /** @description Call that this approval would undo, as `ID.POSITION`; several positions as in `ID.4+2+1`. */
+            /** @description Calls that this approval would undo: `ID.POSITION`, or `ID.4+2+1` for several. Null if it is not an undo. */
             undoes?: string | null;
             /** Format: int32 */
             version: number;
@@ -650,23 +656,27 @@ export interface components {
             /** @description Ignored: the token determines the agent. */
             agentName?: string | null;
             channel?: components["schemas"]["Name"] | null;
-            /** @description Earlier messages, oldest first. Used to show a person where each value came from; not stored. */
+            /**
+             * @description Earlier messages, oldest first. Used to show a person where each value came from; not stored. If absent, the
+             *     origin of all values is unknown.
+             */
             conversation?: components["schemas"]["Said"][] | null;
-            /** @description The agent's reason for the call, shown separately as its claim. */
+            /** @description The agent's reason for the call, shown separately as its claim. Optional. */
             description?: string | null;
             riskLevel?: components["schemas"]["RiskLevel"] | null;
             runId?: components["schemas"]["Name"] | null;
             session?: components["schemas"]["Name"] | null;
             /**
-             * @description Arguments of the call, byte for byte. Without them, a person is asked for leave to use the tool, and nothing runs
-             *     when that is approved.
+             * @description Arguments of the call, byte for byte. Without them, a person is asked for permission to use the tool, and
+             *     nothing runs when that is approved.
              */
             toolArguments?: Record<string, never> | null;
             /** @description Tool to call. */
             toolName: string;
             /**
              * Format: int64
-             * @description Time until the approval expires, in milliseconds. Refused if it is longer than the policy's limit.
+             * @description Time until the approval expires, in milliseconds. Refused if it is longer than the policy's limit; if absent,
+             *     that limit is used.
              */
             ttlMs?: number | null;
         };
@@ -681,7 +691,7 @@ export interface components {
             result?: unknown;
             /** @description Tool that read the snapshot. */
             tool: string;
-            /** @description Values of a snapshot that contains secrets. Secret values are replaced by a mark. */
+            /** @description Values of a snapshot that contains secrets, with a mark in place of each secret. Absent if no value is secret. */
             values?: components["schemas"]["ValueView"][] | null;
         };
         /**
@@ -731,12 +741,12 @@ export interface components {
             tool: string;
             undoable: boolean;
             undoneBy?: string | null;
-            /** @description Values of arguments that contain secrets. Secret values are replaced by a mark. */
+            /** @description Values of arguments that contain secrets, with a mark in place of each secret. Absent if no argument is secret. */
             values?: components["schemas"]["ValueView"][] | null;
             warnings: string[];
             workingFolder?: components["schemas"]["WorkingFolderView"] | null;
         };
-        /** @description Call of an agent. Its arguments are shown on the card, with secrets hidden. */
+        /** @description Call of an agent. The arguments are not included; they are on the card, with secrets hidden. */
         CalledView: {
             /** @description Id that connects the call with its result. */
             id: string;
@@ -758,18 +768,21 @@ export interface components {
             approved: boolean;
             /** @description Choices, one per call, in order, if they differ. Requires `approved: true`. */
             calls?: components["schemas"]["DecideCall"][] | null;
-            /** @description Comment on the decision, passed on to the agent. */
+            /** @description Comment on the decision, passed on to the agent. Optional. */
             comment?: string | null;
-            /** @description Claimed name of the decider. Recorded as a claim only: the token determines the decider. */
+            /** @description Claimed name of the decider, if any. Recorded as a claim only: the token determines the decider. */
             decidedBy?: string | null;
-            /** @description Digest of the card that the person saw. If the approval has another digest, the decision is refused as stale. */
+            /**
+             * @description Digest of the card that the person saw. If the approval has another digest, the decision is refused as stale. If
+             *     absent, the current digest is assumed.
+             */
             digest?: string | null;
         };
         /** @description Decision on one call of a batch. */
         DecideCall: {
             /** @description True to approve, false to deny. */
             approved: boolean;
-            /** @description Edited arguments to run the call with. */
+            /** @description Edited arguments to run the call with. If absent, the call runs as proposed. */
             arguments?: Record<string, never> | null;
         };
         /**
@@ -818,11 +831,11 @@ export interface components {
             /** @description Approval whose history contains the event. */
             approval: string;
             at: string;
-            /** @description Actor that caused the event. */
+            /** @description Actor that caused the event, such as `agent:crm` or `person:alice`. */
             by: string;
             /** @description Call that the event is about; null if it is about the whole approval. */
             call: string | null;
-            /** @description Channel that the approval was proposed in. */
+            /** @description Channel in which the approval was proposed, if any. */
             channel?: string | null;
             /** @description The event as JSON. */
             event: Record<string, never>;
@@ -866,35 +879,38 @@ export interface components {
              *     see all of it.
              */
             happened: string;
-            /** @description Interpretation of the message: `yes`, `no` or `other`. Null if the message was not interpreted. */
+            /**
+             * @description Interpretation of the message: `yes`, `no`, `part` (a yes to some of the calls) or `other`. Null if the message
+             *     was not interpreted.
+             */
             reading?: string | null;
-            /** @description Text to post in the channel now. */
+            /** @description Text to post in the channel now. Null if there is none. */
             say?: string | null;
             show?: components["schemas"]["PromptView"] | null;
-            /** @description Explanation of the interpretation: the words that determined it. */
+            /** @description Explanation of the interpretation: the words that determined it. Null if the message was not interpreted. */
             why?: string | null;
         };
         /** @description Origin of one value. */
         LeafView: {
-            /** @description Detail that the tag does not tell, for people. */
+            /** @description Further detail about the origin, for people. Absent if the tag says everything. */
             detail?: string | null;
             /** @description `user`, `tool:NAME`, `derived`, `default`, `none` (stated by nobody) or `unknown`. */
             mark: string;
             /**
              * Format: int32
-             * @description Position of the message in the conversation, counted from 0.
+             * @description Position of the message in which the value was found, counted from 0. Absent if it was found in none.
              */
             message?: number | null;
             /** @description JSON pointer of the value; for the name of a member, `key:` followed by the member's pointer. */
             pointer: string;
-            /** @description Byte range in that message. */
+            /** @description Byte range of the value's words in that message. Absent if it is not known. */
             span?: number[] | null;
             /** @description Mark as cards show it. */
             tag: string;
             /** @description Words of the message in which the value was found. Absent for secrets. */
             words?: string | null;
         };
-        /** @description A path that is a link to another place. */
+        /** @description A path that is a symbolic link. */
         LinkView: {
             /** @description Path as the arguments name it. */
             path: string;
@@ -903,13 +919,13 @@ export interface components {
         };
         /** @description Message of a session. */
         MessageView: {
-            /** @description Calls that the agent made. */
+            /** @description Calls that the agent made. Absent if there are none. */
             calls?: components["schemas"]["CalledView"][];
-            /** @description Results of the agent's calls. */
+            /** @description Results of the agent's calls. Absent if there are none. */
             results?: components["schemas"]["ResultView"][];
             /** @description `person`, `reply` (a person's answer to a card), `agent`, `results` or `channel`. */
             role: string;
-            /** @description Text of the message. */
+            /** @description Text of the message. Absent if there is none, as for `results`. */
             text?: string | null;
         };
         /** @description A name of at most 256 characters, without control characters. */
@@ -973,7 +989,7 @@ export interface components {
             id: string;
             /** @description Token to send to `finish`. */
             permit: string;
-            /** @description Credential that was submitted with the call. */
+            /** @description Credential that was submitted with the call, if there was one. */
             secret?: string | null;
             /**
              * Format: date-time
@@ -1006,7 +1022,7 @@ export interface components {
         };
         /** @description Pressed button. */
         Press: {
-            /** @description Language of the sender, such as `es`. */
+            /** @description Language of the sender, such as `es`, if known. */
             language?: string | null;
             messageId?: components["schemas"]["Name"] | null;
             /** @description Payload of the button: `approve` or `deny` of a card. */
@@ -1070,7 +1086,7 @@ export interface components {
         };
         /** @description A person's statement on how a call with an unknown outcome ended. */
         ReconcileBody: {
-            /** @description Note on how the person knows. */
+            /** @description Note on how the person found out the outcome. Optional. */
             note?: string | null;
             /** @description True if the call had its effect. */
             succeeded: boolean;
@@ -1078,9 +1094,9 @@ export interface components {
         /** @description Message that a person wrote in a conversation. */
         ReplyBody: {
             after?: components["schemas"]["Name"] | null;
-            /** @description Language of the sender, such as `es`. */
+            /** @description Language of the sender, such as `es`, if known. If absent, the language of the card is assumed. */
             language?: string | null;
-            /** @description Maximum message length of this chat, as for `pending`; limits `show`. */
+            /** @description Maximum message length of this chat in UTF-16 code units, for the card in `show`; default 4000, minimum 400. */
             limit?: number | null;
             /** @description Id of the message in its channel. A repeated id counts once. */
             messageId: components["schemas"]["Name"];
@@ -1123,16 +1139,19 @@ export interface components {
         RulingView: {
             /** @description Id of the call, for `start` and `finish`: the same as `id`. */
             callId: string | null;
-            /** @description The same, as a list without a question. Absent for any other call. */
+            /** @description The same content as `message`, as a list without a question. Absent for any other call. */
             details?: string[] | null;
             end: components["schemas"]["CallEndWord"] | null;
             /** @description Id of the call, and the key by which the tool should recognise a repeated call. Null for a read that passed. */
             id?: string | null;
-            /** @description What a held call would do, as a question for the person. Absent for any other call. */
+            /** @description Question for the person about what a held call would do. Absent for any other call. */
             message?: string | null;
             /** @description Permit that the host of a passed call has to send to `finish`. Null for a read. */
             permit?: string | null;
-            /** @description Reason why the call is forbidden; in a dry run, also the policy's notes on a call that would be held. */
+            /**
+             * @description Reason why the call is forbidden; in a dry run, also the policy's notes on a call that would be held. Null for any
+             *     other ruling.
+             */
             reason?: string | null;
             /** @description True for a held call: a person has to confirm it. Absent for any other call. */
             requiresConfirmation?: boolean | null;
@@ -1146,12 +1165,12 @@ export interface components {
             ruling: components["schemas"]["RulingWord"];
             state: components["schemas"]["CallStateWord"] | null;
             status?: components["schemas"]["RulingStatus"] | null;
-            /** @description Summary that a person will read. */
+            /** @description Summary that a person will read. Null for a call that passed or is forbidden. */
             summary?: string | null;
             /**
              * Format: int64
              * @description Time limit, in milliseconds, of a passed call that its host runs. Do not start the call later than that: its
-             *     outcome is then recorded as unknown.
+             *     outcome is then recorded as unknown. Null for a read and for any other call.
              */
             timeoutMs?: number | null;
         };
@@ -1190,7 +1209,7 @@ export interface components {
         SessionView: {
             /** @description Name of the agent. */
             agent: string;
-            /** @description Value to send as `after` in the answer to the pending card. */
+            /** @description Value to send as `after` in the answer to the pending card. Null if no card is pending. */
             card?: string | null;
             /** @description Messages, oldest first. */
             messages: components["schemas"]["MessageView"][];
@@ -1204,7 +1223,10 @@ export interface components {
         Shown: {
             /** @description The card's `digest`, if the message shows the whole card. Omit it for any other message and for part of a card. */
             digest?: string | null;
-            /** @description Language of the message, such as `es`. Assumed for replies to the card. */
+            /**
+             * @description Language of the message, such as `es`. Assumed for replies to the card. If absent, the language in which the
+             *     card was read is used.
+             */
             language?: string | null;
             /** @description Id of the posted message. */
             messageId: components["schemas"]["Name"];
@@ -1219,14 +1241,14 @@ export interface components {
             agentName: string;
             /** @description The whole card as text. */
             card: string;
-            /** @description Name that the request claimed in `decidedBy`. Not checked. */
+            /** @description Name that the decision's request claimed in `decidedBy`, if any. Not checked. */
             claimedBy?: string | null;
             comment?: string | null;
             createdAt: string;
             decidedAt?: string | null;
-            /** @description Person who decided, according to the credential. */
+            /** @description Person who decided, according to the credential. Absent if nobody has decided. */
             decidedBy?: string | null;
-            /** @description What the requester said. Not checked. */
+            /** @description Description given by the requester, if any. Not checked. */
             description?: string | null;
             digest: string;
             expiresAt: string;
@@ -1239,11 +1261,11 @@ export interface components {
             runId: string;
             /** @description `pending`, `approved`, `rejected` or `expired`. An approval that was superseded or withdrawn is `expired`. */
             status: components["schemas"]["SimpleStatus"];
-            /** @description What the gate says that the calls would do. */
+            /** @description Summary of what the calls would do, made by the gate. */
             summary: string;
             /** @description Arguments of a single call, with secrets replaced by marks; for several calls, `{"calls": […]}`. */
             toolArguments: Record<string, never>;
-            /** @description Tool of the call. For a request for leave, the tool that it names. Several tools are separated by commas. */
+            /** @description Tool of the call. For a request for permission to use a tool, that tool. Several tools are separated by commas. */
             toolName: string;
         };
         /** @description A page of approvals in the simple view. */
@@ -1263,9 +1285,12 @@ export interface components {
             /** @description Calls in the order in which they are to run; 1 to 100. */
             calls: components["schemas"]["SubmitCall"][];
             channel?: components["schemas"]["Name"] | null;
-            /** @description The agent's explanation, shown separately as its claim. */
+            /** @description The agent's explanation, at most 8 KiB, shown separately as its claim. Optional. */
             claim?: string | null;
-            /** @description Earlier messages, oldest first. Used to show a person where each value came from; not stored. */
+            /**
+             * @description Earlier messages, oldest first. Used to show a person where each value came from; not stored. If absent, the
+             *     origin of all values is unknown.
+             */
             conversation?: components["schemas"]["Said"][] | null;
             /**
              * @description If true, returns the rulings only: nothing is recorded, proposed, read or run, and `approval` is null. An
@@ -1298,7 +1323,7 @@ export interface components {
             argumentsText?: string | null;
             /** @description SHA-256 of the tool's whole definition, if the caller knows it. */
             definition?: string | null;
-            /** @description Credential that the call needs. Stored encrypted, and erased when the call ends. */
+            /** @description Credential that the tool needs for the call, if any. Stored encrypted, and erased when the call ends. */
             secret?: string | null;
             /** @description Name of the tool. A call whose tool name is invalid is forbidden. */
             tool: string;
@@ -1317,17 +1342,23 @@ export interface components {
         SurfaceWord: "text" | "button" | "api" | "command_line" | "page" | "passkey";
         /** @description A message to an agent. */
         TalkBody: {
-            /** @description The `card` of the `held` event that the person saw last. */
+            /** @description The `card` of the `held` event that the person saw last. If absent, a yes decides nothing. */
             after?: string | null;
-            /** @description Payload of a pressed button, instead of text: `approve` or `deny` of a `held` event. */
+            /** @description Payload of a pressed button: `approve` or `deny` of a `held` event. Either `text` or `button` is required. */
             button?: string | null;
-            /** @description Positions of the calls to approve, counted from 1, with the `approve` button of a card with several calls. */
+            /**
+             * @description Positions of the calls to approve, counted from 1, with the `approve` button of a card with several calls. All
+             *     calls if absent.
+             */
             calls?: number[] | null;
-            /** @description Id of the message. A repeated id counts once. */
+            /**
+             * @description Id of the message, chosen by the client. A message whose id was already received has no further effect. Random
+             *     if absent.
+             */
             messageId?: string | null;
             /** @description Session to continue; a new one if absent. */
             session?: string | null;
-            /** @description Text of the person's message. */
+            /** @description Text of the person's message, at most 16 KiB. Either `text` or `button` is required. */
             text?: string | null;
         };
         /** @description Conversation and run in which to propose an undo. */
@@ -1340,11 +1371,14 @@ export interface components {
          * @enum {string}
          */
         ValueType: "string" | "number" | "boolean" | "null" | "object" | "array";
-        /** @description Value of arguments that are not given completely. */
+        /** @description One value of arguments or of a snapshot that contain a secret and are therefore not sent as a whole. */
         ValueView: {
             /** @description True if the value is secret. */
             hidden: boolean;
-            /** @description Pointer for people: a member name that could be read as an index, or seem to end early, is quoted. */
+            /**
+             * @description Pointer for people: a member name that could be mistaken for an index, or seem to end early, is quoted. Absent
+             *     from older servers.
+             */
             name?: string | null;
             /** @description JSON pointer of the value, escaped. */
             pointer: string;
@@ -1354,7 +1388,7 @@ export interface components {
             /** @description Warnings about the value for the person. */
             warnings: Record<string, never>[];
         };
-        /** @description Approval given by one person. */
+        /** @description Approval given by one person, where several have to approve. */
         VoteView: {
             at: string;
             by: string;
@@ -1365,7 +1399,7 @@ export interface components {
         };
         /** @description Withdrawal of an approval. */
         WithdrawBody: {
-            /** @description Short reason, cut off after 200 characters. */
+            /** @description Short reason, cut off after 200 characters. Optional. */
             reason?: string | null;
         };
         /** @description Folder in which a call runs. */
@@ -1601,7 +1635,7 @@ export interface operations {
                 channel?: components["schemas"]["Name"];
                 /** @description Only approvals of this run. */
                 runId?: components["schemas"]["Name"];
-                /** @description Cursor: the `next` of the previous page. */
+                /** @description Cursor: the `next` of the previous page. Absent for the first page. */
                 cursor?: string;
                 /** @description Maximum number of approvals, 1 to 500; default 50. */
                 limit?: number;
@@ -1678,7 +1712,7 @@ export interface operations {
     get: {
         parameters: {
             query?: {
-                /** @description Maximum time to wait for the decision, such as `30s` or `2m`. */
+                /** @description Maximum time to wait for the decision, such as `30s` or `2m`. Without it, the response is immediate. */
                 wait?: string;
                 /**
                  * @description `decided` (the default), or `finished`: also wait until all calls have run or can no longer run. `decision` and
@@ -2061,7 +2095,7 @@ export interface operations {
     pending: {
         parameters: {
             query?: {
-                /** @description Language of the person, such as `es`. */
+                /** @description Language of the person, such as `es`, in which the card is to be written. */
                 language?: string;
                 /**
                  * @description Maximum message length of this chat in UTF-16 code units; default 4000, minimum 400. A longer card is cut off
@@ -2216,7 +2250,10 @@ export interface operations {
                 channel?: components["schemas"]["Name"];
                 /** @description Only events of these kinds, separated by commas, such as `approved,denied`. */
                 what?: string;
-                /** @description Cursor: start after the event with this id, as `Last-Event-ID` does; `0` for all events. */
+                /**
+                 * @description Cursor: start after the event with this id, as the header `Last-Event-ID` does; `0` for all events. Without
+                 *     both, only new events are sent.
+                 */
                 after?: string;
             };
             header?: {
@@ -2271,7 +2308,7 @@ export interface operations {
     list_people: {
         parameters: {
             query?: {
-                /** @description Cursor: the `next` of the previous page. */
+                /** @description Cursor: the `next` of the previous page. Absent for the first page. */
                 cursor?: string;
                 /** @description Maximum number of people, 1 to 500; default 50. */
                 limit?: number;

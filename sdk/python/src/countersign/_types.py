@@ -10,7 +10,7 @@ from typing_extensions import NotRequired, TypedDict
 
 class CalledView(TypedDict):
     """
-    Call of an agent. Its arguments are shown on the card, with secrets hidden.
+    Call of an agent. The arguments are not included; they are on the card, with secrets hidden.
     """
 
     id: str
@@ -89,7 +89,7 @@ class LeafView(TypedDict):
 
 class LinkView(TypedDict, closed=True):
     """
-    A path that is a link to another place.
+    A path that is a symbolic link.
     """
 
     path: str
@@ -302,7 +302,7 @@ class UndoBody(TypedDict, closed=True):
 
 class ValueView(TypedDict):
     """
-    Value of arguments that are not given completely.
+    One value of arguments or of a snapshot that contain a secret and are therefore not sent as a whole.
     """
 
     hidden: bool
@@ -315,7 +315,7 @@ class ValueView(TypedDict):
 
 class VoteView(TypedDict):
     """
-    Approval given by one person.
+    Approval given by one person, where several have to approve.
     """
 
     at: str
