@@ -94,3 +94,22 @@ fn c2_while_a_person_is_asked_the_flag_joins_the_same_card() {
     assert_eq!(text(&client.answer(flagged)), "remove {\"slug\": \"about\"}");
     assert_eq!(journal(&place), [r#"{"slug":"about"}"#]);
 }
+
+/// A call that ran is not said to have not run, because a person denied a later one that differs only in the flag.
+#[test]
+fn c1_the_result_of_a_call_that_ran_is_not_hidden_by_a_later_denial() {
+    let (place, mut client) = start();
+    let first = approval(&client.call("remove", pages("about", false)));
+    place.good(&["approve", &first]);
+    until("it has run", || journal(&place).len() == 1);
+    let unset = json!({ "slug": "about", "confirmed": false });
+    let second = approval(&client.call("remove", unset));
+    assert_ne!(first, second);
+    place.good(&["deny", &second]);
+    let answer = client.call("remove", pages("about", true));
+    assert_eq!(text(&answer), "remove {\"slug\": \"about\"}", "{answer}");
+    // The denial is told next.
+    let answer = client.call("remove", pages("about", true));
+    assert!(text(&answer).contains("did not run"), "{answer}");
+    assert_eq!(journal(&place).len(), 1);
+}
