@@ -20,6 +20,7 @@ use countersign::provenance::VouchedConversation;
 use countersign::registry::{Entry, Kind};
 use countersign::state::State;
 use countersign::store::{Filter, StoreError};
+use countersign::time::Time;
 use countersign::working_folder::WorkingFolder;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -325,27 +326,38 @@ impl Gateway {
         let now = self.gate.store().now().await?;
         let listed = self.gate.store().list(&self.tenant, &filter).await?;
         // Newest first; only the newest one that may be joined counts.
-        let mut same = None;
+        let mut newest = None;
         for approval in listed.into_iter().filter(|approval| is_same(request, approval)) {
-            if self.may_join(request, &approval).await? {
-                same = Some(approval);
+            if !self.may_join(request, &approval).await? {
+                continue;
+            }
+            // A call with the flag may be the same as several others. If one of them was approved, it gets that result
+            // first, because "it did not run" about a later one would be read as an answer about both.
+            let was_approved = approval.state == State::Approved;
+            if is_flagged(&request.arguments) && was_approved && self.is_unreported(&approval, now).await? {
+                return Ok(Some(approval));
+            }
+            newest.get_or_insert(approval);
+            if !is_flagged(&request.arguments) {
                 break;
             }
         }
-        let Some(same) = same else {
-            return Ok(None);
-        };
-        let is_fresh = now.since(same.created_at) < FETCHED_WITHIN;
-        let is_open = same.state != State::Pending || now < same.expires_at;
-        if !is_fresh || !is_open || !was_decided_or_waits(&same) {
-            return Ok(None);
+        match newest {
+            Some(newest) if self.is_unreported(&newest, now).await? => Ok(Some(newest)),
+            _ => Ok(None),
         }
-        let answered = self
-            .gate
-            .store()
-            .entry(Kind::Setting, &answered_key(same.id))
-            .await?;
-        Ok(answered.is_none().then_some(same))
+    }
+
+    /// Returns true if an approval is fresh, open or decided, and the client was not told how it ended.
+    async fn is_unreported(&self, approval: &Approval, now: Time) -> Result<bool, StoreError> {
+        let is_fresh = now.since(approval.created_at) < FETCHED_WITHIN;
+        let is_open = approval.state != State::Pending || now < approval.expires_at;
+        if !is_fresh || !is_open || !was_decided_or_waits(approval) {
+            return Ok(false);
+        }
+        let key = answered_key(approval.id);
+        let answered = self.gate.store().entry(Kind::Setting, &key).await?;
+        Ok(answered.is_none())
     }
 
     fn turn(&self, request: &ToolCallRequest) -> Arc<ProposalLock> {

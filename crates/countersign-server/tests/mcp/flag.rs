@@ -117,3 +117,22 @@ fn x44_the_schema_of_a_held_call_is_there_for_its_edit() {
         assert_eq!(choices[0].at("/slug"), None);
     });
 }
+
+/// A call that ran is not said to have not run, because a person denied a later one that differs only in the flag.
+#[test]
+fn c1_the_result_of_a_call_that_ran_is_not_hidden_by_a_later_denial() {
+    let (place, mut client) = start();
+    let first = approval(&client.call("remove", pages("about", false)));
+    place.good(&["approve", &first]);
+    until("it has run", || journal(&place).len() == 1);
+    let unset = json!({ "slug": "about", "confirmed": false });
+    let second = approval(&client.call("remove", unset));
+    assert_ne!(first, second);
+    place.good(&["deny", &second]);
+    let answer = client.call("remove", pages("about", true));
+    assert_eq!(text(&answer), "remove {\"slug\": \"about\"}", "{answer}");
+    // The denial is told next.
+    let answer = client.call("remove", pages("about", true));
+    assert!(text(&answer).contains("did not run"), "{answer}");
+    assert_eq!(journal(&place).len(), 1);
+}

@@ -258,9 +258,8 @@ impl Decide {
             );
         }
         let mut edited = approval.clone();
-        if self.revise(&mut edited, &choices).is_err() {
-            return bad("the edit cannot be checked");
-        }
+        // Fails the same way when the edit is applied, and then nothing is written.
+        self.revise(&mut edited, &choices).ok()?;
         edited
             .concealed(policy)
             .and_then(|_| bad("it repeats a secret in a place that is shown, so that place would be hidden"))
