@@ -22,8 +22,12 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 
 
 class Service:
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, config: str = "", variables: dict[str, str] | None = None) -> None:
+        """`config` is the service's configuration file, `variables` are added to its environment."""
         self._folder = Path(tempfile.mkdtemp(prefix="countersign-python."))
+        self._config = self._folder / "serve.toml"
+        self._config.write_text(config)
+        self._environment = ENVIRONMENT | (variables or {})
         self._policy = self._folder / "policy.toml"
         self._policy.write_text(policy)
         self._store = self._folder / "countersign.db"
@@ -43,10 +47,12 @@ class Service:
             str(self._store),
             "--policy",
             str(self._policy),
+            "--config",
+            str(self._config),
         ]
         with open(self._folder / "log", "a") as log:
             self._process = subprocess.Popen(
-                command, cwd=self._folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=log, text=True
+                command, cwd=self._folder, env=self._environment, stdout=subprocess.PIPE, stderr=log, text=True
             )
         port = self._read_port(self._process)
         self._listen = f"127.0.0.1:{port}"
