@@ -28,7 +28,8 @@ use crate::wire::{
 };
 
 /// Size in bytes of arguments and results after which a page ends. The approval that reaches this size is the last one.
-pub const LARGEST_PAGE: usize = 1024 * 1024;
+// The arguments are in the response twice: as JSON and as text.
+pub const LARGEST_PAGE: usize = 768 * 1024;
 /// Hint in the error for a request of the simple view that asks for something only the full view has.
 const FULL_VIEW: &str = "leave `view` out, or set it to `full`";
 

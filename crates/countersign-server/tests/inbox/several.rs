@@ -171,7 +171,12 @@ async fn a_batch_of_like_calls_stays_a_table_after_the_decision() {
         .await
         .shows("class=\"rows calls\"")
         .shows("<th>Decision");
-    let form = [("verdict", "chosen"), ("choice-2", "deny")];
+    let form = [
+        ("verdict", "chosen"),
+        ("choice-1", "approve"),
+        ("choice-2", "deny"),
+        ("choice-3", "approve"),
+    ];
     world.decide(&ana, &batch, &form).await;
     world.finished(&batch).await;
     let page = world.get(&ana, &path).await;
