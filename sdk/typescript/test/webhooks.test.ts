@@ -20,7 +20,7 @@ test("e3: requests verify with the reference library", async () => {
   const config = `private_targets = ["127.0.0.1:${port}"]\n[webhooks.test]\nurl = "http://127.0.0.1:${port}/"\nkeys_env = "HOOK_KEYS"\n`;
   const world = await openWorld("policy.toml", config, { HOOK_KEYS: SECRET });
   try {
-    const { approval } = await world.gate.submit([{ tool: "not_in_the_policy", arguments: { order: "A-17" } }]);
+    const { approval } = await world.gate.submit({ calls: [{ tool: "not_in_the_policy", arguments: { order: "A-17" } }] });
     assert.ok(approval);
     await world.ana.decide(approval.id, { approved: false });
     const { headers, body } = await arrived.promise;
