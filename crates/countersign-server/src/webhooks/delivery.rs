@@ -140,17 +140,17 @@ impl Webhook {
         let Some(last) = page.last().map(|event| event.cursor) else {
             return Ok(Next::WaitForChange);
         };
-        let is_last_page = page.len() < PAGE;
+        let count = page.len();
         let wanted: Vec<EventWithApproval> = page.into_iter().filter(|event| self.wants(event)).collect();
         if wanted.is_empty() {
             skipped.until = last;
-            skipped.count += PAGE;
+            skipped.count += count;
             if skipped.count >= MOST_SKIPPED {
                 skipped.count = 0;
                 position.advance(last);
                 position.release(store).await?;
             }
-            return Ok(match is_last_page {
+            return Ok(match count < PAGE {
                 true => Next::WaitForChange,
                 false => Next::Continue,
             });
